@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::{
     RabbitMq,
-    amqp::{Arguments, Connection, Envelope, Error, Event, ids},
+    amqp::{self, Arguments, Connection, Envelope, Error, Event, ids},
     declaration, delete, leave, look, names,
     server::ConnectOptions,
 };
@@ -212,13 +212,8 @@ impl queue::Connector for Connector {
             Ack::Transaction => connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await,
         };
         ready.map_err(|error| error.to_string())?;
-        Ok(Publisher {
-            connection,
-            envelope: Envelope::new(&self.queue, self.delivery.persistent),
-            ack: self.delivery.ack,
-            first: 0,
-            open: VecDeque::new(),
-        })
+        let envelope = Envelope::new(&self.queue, self.delivery.persistent);
+        Ok(Publisher::new(connection, envelope, self.delivery.ack))
     }
 
     async fn subscriber(&self) -> Result<Subscriber, String> {
@@ -255,6 +250,8 @@ fn start(body: &[u8]) -> Start {
 #[derive(Clone, Debug)]
 struct InFlight {
     start: Start,
+    /// Where it stands among all that was to be sent.
+    place: amqp::Place,
     /// The reason why the broker returned the message, if it did.
     returned: Option<String>,
     ended: bool,
@@ -271,6 +268,10 @@ pub struct Publisher {
 }
 
 impl Publisher {
+    fn new(connection: Connection, envelope: Envelope, ack: Ack) -> Self {
+        Self { connection, envelope, ack, first: 0, open: VecDeque::new() }
+    }
+
     /// Notes confirmations, refusals and returns of messages.
     fn note(&mut self, event: Event, ended: &mut Vec<Completion>) {
         match event {
@@ -316,28 +317,8 @@ impl Publisher {
         }
     }
 
-    /// Ends all messages in flight.
-    fn end_all(&mut self, ended: &mut Vec<Completion>) {
-        if let Some(last) = self.open.len().checked_sub(1) {
-            self.end(self.first + last as u64, true, None, ended);
-        }
-    }
-
-    /// Notes all events that have arrived already.
-    fn note_heard(&mut self, ended: &mut Vec<Completion>) {
-        while let Some(event) = self.connection.heard() {
-            self.note(event, ended);
-        }
-    }
-}
-
-impl queue::Publisher for Publisher {
-    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
-        self.open.push_back(InFlight { start: start(&message.body), returned: None, ended: false });
-        Ok(self.connection.publish(&self.envelope, &message.body).await?)
-    }
-
-    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
+    /// Waits for the outcome of some of the messages in flight, or of all.
+    async fn answers(&mut self, ended: &mut Vec<Completion>) -> Result<(), Error> {
         match self.ack {
             Ack::None => {
                 self.connection.flush().await?;
@@ -358,6 +339,49 @@ impl queue::Publisher for Publisher {
             }
         }
         Ok(())
+    }
+
+    /// Decides on the messages in flight when the connection has ended: those that were not handed to the network have failed,
+    /// and so have all of a transaction whose commit was not. The outcome of the others stays unknown.
+    fn lost(&self, commit: amqp::Place, error: Error, ended: &mut Vec<Completion>) -> Fault {
+        let fault = Fault::from(error);
+        for (number, open) in (self.first..).zip(&self.open).filter(|(_, open)| !open.ended) {
+            let decided_at = if self.ack == Ack::Transaction { commit } else { open.place };
+            if !self.connection.reached(decided_at) {
+                ended.push(Completion { number, attempt: Attempt::Failed(fault.clone()) });
+            }
+        }
+        fault
+    }
+
+    /// Ends all messages in flight.
+    fn end_all(&mut self, ended: &mut Vec<Completion>) {
+        if let Some(last) = self.open.len().checked_sub(1) {
+            self.end(self.first + last as u64, true, None, ended);
+        }
+    }
+
+    /// Notes all events that have arrived already.
+    fn note_heard(&mut self, ended: &mut Vec<Completion>) {
+        while let Some(event) = self.connection.heard() {
+            self.note(event, ended);
+        }
+    }
+}
+
+impl queue::Publisher for Publisher {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        let (start, place) = (start(&message.body), self.connection.place());
+        self.open.push_back(InFlight { start, place, returned: None, ended: false });
+        // if the connection has ended, the next `settle` says what has become of each message
+        let _ = self.connection.publish(&self.envelope, &message.body).await;
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
+        // a commit is the first that is queued here
+        let commit = self.connection.place();
+        self.answers(ended).await.map_err(|error| self.lost(commit, error, ended))
     }
 
     async fn close(&mut self) {
@@ -474,5 +498,140 @@ fn lost(consume: Consume, error: Error) -> Attempt {
     match consume {
         Consume::Auto => Attempt::Unknown(error.into()),
         Consume::Ack | Consume::Transaction => Attempt::Failed(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_workloads::queue::Publisher as _;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
+
+    use super::*;
+    use crate::amqp::tests::{acknowledgement, connected};
+
+    /// Longer than a broker of a test takes for anything.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A producer, and the broker's side of its connection.
+    async fn producer(ack: Ack) -> (Publisher, TcpStream) {
+        let (connection, broker) = connected().await;
+        (Publisher::new(connection, Envelope::new("queue", true), ack), broker)
+    }
+
+    fn message(bytes: usize) -> Message {
+        Message { body: vec![7; bytes] }
+    }
+
+    /// Sends messages to a broker that reads none of them, until no byte of the last ones can be on its way. Returns how
+    /// many.
+    async fn fill(producer: &mut Publisher) -> u64 {
+        let mut sent = 0;
+        loop {
+            sent += 1;
+            let place = producer.connection.place();
+            let waited = timeout(Duration::from_millis(200), producer.send(&message(100_000))).await;
+            if waited.is_err() && !producer.connection.reached(place) {
+                return sent;
+            }
+        }
+    }
+
+    fn numbers(ended: &[Completion]) -> Vec<u64> {
+        ended.iter().map(|ended| ended.number).collect()
+    }
+
+    async fn settle(producer: &mut Publisher) -> (Result<(), Fault>, Vec<Completion>) {
+        let mut ended = Vec::new();
+        let settled = timeout(PATIENCE, producer.settle(&mut ended)).await.unwrap();
+        (settled, ended)
+    }
+
+    /// Of messages that were not handed to the network it is known that they were not published; of those before them it is
+    /// not.
+    #[tokio::test]
+    async fn what_was_not_sent_has_failed_when_the_connection_ends() {
+        for ack in [Ack::Confirm, Ack::None] {
+            let (mut producer, broker) = producer(ack).await;
+            let sent = fill(&mut producer).await;
+            drop(broker);
+            let (settled, ended) = settle(&mut producer).await;
+            assert!(settled.unwrap_err().connection_lost);
+            let first = ended.first().unwrap().number;
+            assert!(first > 0, "the first message was on its way");
+            assert_eq!(numbers(&ended), (first..sent).collect::<Vec<_>>());
+            assert!(ended.iter().all(|ended| matches!(ended.attempt, Attempt::Failed(_))), "{ended:?}");
+        }
+    }
+
+    /// The broker publishes a transaction's messages when it is committed, and not before.
+    #[tokio::test]
+    async fn no_message_of_a_transaction_was_published_whose_commit_was_not_sent() {
+        let (mut producer, broker) = producer(Ack::Transaction).await;
+        let sent = fill(&mut producer).await;
+        drop(broker);
+        let (settled, ended) = settle(&mut producer).await;
+        assert!(settled.unwrap_err().connection_lost);
+        assert_eq!(numbers(&ended), (0..sent).collect::<Vec<_>>());
+        assert!(ended.iter().all(|ended| matches!(ended.attempt, Attempt::Failed(_))), "{ended:?}");
+    }
+
+    /// A commit that was sent may have been carried out, also that of the second transaction on a connection.
+    #[tokio::test]
+    async fn a_transaction_is_unknown_whose_commit_was_sent() {
+        let (mut producer, mut broker) = producer(Ack::Transaction).await;
+        for is_answered in [true, false] {
+            producer.send(&message(10)).await.unwrap();
+            let broker = async {
+                assert!(broker.read(&mut [0; 4096]).await.unwrap() > 0);
+                if is_answered {
+                    broker.write_all(&amqp::tests::committed()).await.unwrap();
+                } else {
+                    broker.shutdown().await.unwrap();
+                }
+            };
+            let ((settled, ended), ()) = tokio::join!(settle(&mut producer), broker);
+            assert_eq!(settled.is_ok(), is_answered);
+            assert_eq!(numbers(&ended), if is_answered { vec![0] } else { vec![] });
+        }
+    }
+
+    /// What was committed before says nothing of a transaction whose messages could not be sent.
+    #[tokio::test]
+    async fn a_transaction_has_failed_whose_commit_was_not_sent_after_another_was() {
+        let (mut producer, mut broker) = producer(Ack::Transaction).await;
+        producer.send(&message(10)).await.unwrap();
+        let answered = async {
+            assert!(broker.read(&mut [0; 4096]).await.unwrap() > 0);
+            broker.write_all(&amqp::tests::committed()).await.unwrap();
+        };
+        assert!(tokio::join!(settle(&mut producer), answered).0.0.is_ok());
+        let sent = fill(&mut producer).await;
+        drop(broker);
+        let (settled, ended) = settle(&mut producer).await;
+        assert!(settled.unwrap_err().connection_lost);
+        assert_eq!(numbers(&ended), (1..=sent).collect::<Vec<_>>());
+    }
+
+    /// Confirmations that came before the connection's end count, and the message behind them is unknown.
+    #[tokio::test]
+    async fn what_was_confirmed_before_the_end_is_published() {
+        let (mut producer, mut broker) = producer(Ack::Confirm).await;
+        for _ in 0..3 {
+            producer.send(&message(10)).await.unwrap();
+        }
+        producer.connection.flush().await.unwrap();
+        broker.write_all(&acknowledgement(2)).await.unwrap();
+        // it has read all, so that the connection ends without an error
+        while broker.read(&mut [0; 4096]).await.unwrap() == 4096 {}
+        drop(broker);
+        let (settled, ended) = settle(&mut producer).await;
+        assert!(settled.is_ok());
+        assert_eq!(ended, [0, 1].map(|number| Completion { number, attempt: Attempt::Ok }));
+        let (settled, ended) = settle(&mut producer).await;
+        assert!(settled.unwrap_err().connection_lost);
+        assert_eq!(ended, []);
     }
 }

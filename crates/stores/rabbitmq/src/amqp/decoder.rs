@@ -5,8 +5,6 @@ use super::{
     wire::{self, CHANNEL_CLOSE, CLOSE, Frame, Id, Reader},
 };
 
-/// The least room for a read, in bytes.
-const READ: usize = 1 << 16;
 /// The largest body that is accepted, in bytes: brokers allow messages of 512 MiB at most.
 const BODY: u64 = 1 << 29;
 
@@ -56,12 +54,9 @@ enum Method {
     Nothing,
 }
 
-/// The bytes that were received, and the state of parsing them.
+/// The state of parsing what was received.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    input: Vec<u8>,
-    /// Bytes of `input` that were parsed.
-    understood: usize,
     frame_max: usize,
     content: Option<Content>,
 }
@@ -69,7 +64,7 @@ pub(super) struct Decoder {
 impl Decoder {
     /// A decoder that has received nothing. Frames are at most this large, in bytes.
     pub(super) fn new(frame_max: usize) -> Self {
-        Self { input: Vec::new(), understood: 0, frame_max, content: None }
+        Self { frame_max, content: None }
     }
 
     /// Sets the largest frame from now on, in bytes.
@@ -82,28 +77,23 @@ impl Decoder {
         self.frame_max
     }
 
-    /// The buffer to which the next bytes are to be appended. Before that, call [`next`](Self::next) until it returns
-    /// none.
-    pub(super) fn room(&mut self) -> &mut Vec<u8> {
-        self.input.drain(..self.understood);
-        self.understood = 0;
-        self.input.reserve(READ);
-        &mut self.input
-    }
-
-    /// The next message of the server; none until more bytes are received.
-    ///
-    /// # Errors
-    /// If the bytes are none that a server sends. Nothing can be parsed any more then.
-    pub(super) fn next(&mut self) -> Result<Option<ServerMessage>, Error> {
+    /// Parses received bytes up to the server's next message. Returns how many were parsed, and are not to be given again, and
+    /// the message; none until more bytes are received. After an error nothing can be parsed any more: the bytes are none
+    /// that a server sends.
+    pub(super) fn next(&mut self, unread: &[u8]) -> (usize, Result<Option<ServerMessage>, Error>) {
+        let mut parsed = 0;
         loop {
-            let rest = self.input.get(self.understood..).unwrap_or_default();
-            let Some((frame, used)) = wire::first(rest, self.frame_max).map_err(Error::Protocol)? else {
-                return Ok(None);
+            let rest = unread.get(parsed..).unwrap_or_default();
+            let said = match wire::first(rest, self.frame_max).map_err(Error::Protocol) {
+                Ok(None) => return (parsed, Ok(None)),
+                Ok(Some((frame, used))) => {
+                    parsed += used;
+                    take(&mut self.content, &frame)
+                }
+                Err(error) => Err(error),
             };
-            self.understood += used;
-            if let Some(said) = take(&mut self.content, &frame)? {
-                return Ok(Some(said));
+            if !matches!(said, Ok(None)) {
+                return (parsed, said);
             }
         }
     }
@@ -318,18 +308,20 @@ mod tests {
     /// All messages parsed from bytes that arrive in pieces, and the error that ended the parsing, if any.
     fn said<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, Option<Error>) {
         let mut decoder = Decoder::new(FRAME_MAX);
-        let (mut all, mut received) = (Vec::new(), 0);
+        let (mut all, mut received, mut unread) = (Vec::new(), 0, Vec::new());
         for piece in pieces {
-            decoder.room().extend_from_slice(piece);
+            unread.extend_from_slice(piece);
             received += piece.len();
             loop {
-                match decoder.next() {
+                let (parsed, said) = decoder.next(&unread);
+                unread.drain(..parsed);
+                match said {
                     Ok(Some(said)) => all.push(format!("{said:?}")),
                     Ok(None) => break,
                     Err(error) => return (all, Some(error)),
                 }
             }
-            assert!(decoder.input.len() - decoder.understood < FRAME_MAX, "no more is kept than a frame");
+            assert!(unread.len() < FRAME_MAX, "no more is kept than a frame");
             let body = decoder.content.as_ref().map_or(0, |content| content.body.capacity());
             assert!(body <= 2 * received, "a body of {body} bytes of {received}");
         }

@@ -11,14 +11,13 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
-    pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use acidtest_engine::Fault;
 use acidtest_model::NegotiatedTls;
-use acidtest_transport::{Stream, TlsError, Transport};
-use tokio::io::{AsyncReadExt, AsyncWrite};
+pub(crate) use acidtest_transport::Place;
+use acidtest_transport::{TlsError, Transport, Wire};
 pub use wire::{Arguments, Envelope, Id, Value};
 
 use self::{
@@ -154,10 +153,7 @@ impl Event {
 
 /// A connection with one channel.
 pub struct Connection {
-    stream: Stream,
-    out: Vec<u8>,
-    /// Bytes of `out` that were written.
-    written: usize,
+    wire: Wire,
     decoder: Decoder,
     events: VecDeque<Event>,
     /// Approximate memory that `events` take, in bytes.
@@ -176,9 +172,7 @@ impl Connection {
     /// If the network fails, or the server refuses the login or the virtual host.
     pub async fn open(transport: &Transport, login: &Login) -> Result<Self, Error> {
         let mut connection = Self {
-            stream: transport.connect().await?,
-            out: wire::GREETING.to_vec(),
-            written: 0,
+            wire: Wire::new(transport.connect().await?),
             decoder: Decoder::new(FRAME_MAX as usize),
             events: VecDeque::new(),
             kept: 0,
@@ -186,6 +180,7 @@ impl Connection {
             blocked: None,
             ended: None,
         };
+        connection.wire.output().extend_from_slice(wire::GREETING);
         connection.log_in(login).await?;
         Ok(connection)
     }
@@ -209,7 +204,7 @@ impl Connection {
         ];
         let response = format!("\0{}\0{}", login.user, login.password.reveal());
         let arguments = Arguments::default().table(&properties).name("PLAIN").text(response.as_bytes());
-        wire::method(&mut self.out, CONNECTION, wire::START_OK, &arguments.name("en_US"));
+        wire::method(self.wire.output(), CONNECTION, wire::START_OK, &arguments.name("en_US"));
         let tune = self.answer(wire::TUNE).await?;
         let mut reader = Reader(&tune);
         let frame_max = reader.short().and_then(|_| reader.long()).ok_or_else(|| short(wire::TUNE))?;
@@ -217,9 +212,9 @@ impl Connection {
         let frame_max = if frame_max == 0 { FRAME_MAX } else { frame_max.clamp(4096, FRAME_MAX) };
         self.decoder.agree(frame_max as usize);
         let arguments = Arguments::default().short(1).long(frame_max).short(login.heartbeat);
-        wire::method(&mut self.out, CONNECTION, wire::TUNE_OK, &arguments);
+        wire::method(self.wire.output(), CONNECTION, wire::TUNE_OK, &arguments);
         let arguments = Arguments::default().name(&login.vhost).name("").byte(0);
-        wire::method(&mut self.out, CONNECTION, wire::OPEN, &arguments);
+        wire::method(self.wire.output(), CONNECTION, wire::OPEN, &arguments);
         self.answer(wire::OPEN_OK).await?;
         self.ask(wire::CHANNEL_OPEN, &Arguments::default().name(""), wire::CHANNEL_OPEN_OK).await?;
         Ok(())
@@ -228,7 +223,7 @@ impl Connection {
     /// The TLS that was agreed on; none without TLS.
     #[must_use]
     pub fn tls(&self) -> Option<NegotiatedTls> {
-        self.stream.negotiated()
+        self.wire.negotiated()
     }
 
     /// The server's property of this name.
@@ -254,61 +249,55 @@ impl Connection {
 
     /// Queues a request, which is written later.
     pub fn say(&mut self, id: Id, arguments: &Arguments) {
-        wire::method(&mut self.out, CHANNEL, id, arguments);
+        wire::method(self.wire.output(), CHANNEL, id, arguments);
     }
 
     /// Queues a message to be published; writes once 64 KiB wait.
     pub async fn publish(&mut self, envelope: &Envelope, body: &[u8]) -> Result<(), Error> {
-        envelope.write(&mut self.out, body, self.decoder.frame_max());
-        if self.out.len() - self.written >= FULL {
+        let frame_max = self.decoder.frame_max();
+        envelope.write(self.wire.output(), body, frame_max);
+        if self.wire.unwritten() >= FULL {
             self.flush().await?;
         }
         Ok(())
     }
 
+    /// The place at which what is queued next begins.
+    pub(crate) fn place(&self) -> Place {
+        self.wire.place()
+    }
+
+    /// Whether any byte from this place on was handed to the network. If not, the server has not seen it.
+    pub(crate) fn reached(&self, place: Place) -> bool {
+        self.wire.reached(place)
+    }
+
     /// Writes everything that was queued. Reads meanwhile, so that a server can tell that it blocks publishers.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        // also where all is written, and an earlier call was given up before it was on its way
-        if !self.out.is_empty() {
-            poll_fn(|context| self.poll_written(context)).await?;
-            self.out.clear();
-            self.written = 0;
-        }
-        Ok(())
+        poll_fn(|context| self.poll_written(context)).await
     }
 
     fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         loop {
             self.still()?;
-            let written = match self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
-                Some(rest) => Pin::new(&mut self.stream).poll_write(context, rest),
-                None => Pin::new(&mut self.stream).poll_flush(context).map_ok(|()| 0),
-            };
-            match written {
-                Poll::Ready(Ok(0)) if self.written == self.out.len() => return Poll::Ready(Ok(())),
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.broken(io::ErrorKind::WriteZero.into()))),
-                Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.broken(error))),
-                Poll::Pending => {
-                    let read = ready!(self.stream.poll_read_buf(context, self.decoder.room()));
-                    self.received(read)?;
-                }
+            match self.wire.poll_write(context) {
+                Poll::Ready(written) => return Poll::Ready(written.map_err(|error| self.broken(error))),
+                Poll::Pending => ready!(self.poll_heard(context, false))?,
             }
         }
     }
 
     /// Waits for the next event, after writing everything that was queued.
     pub async fn event(&mut self) -> Result<Event, Error> {
-        loop {
-            if let Some(event) = self.heard() {
-                return Ok(event);
+        poll_fn(|context| {
+            loop {
+                if let Some(event) = self.heard() {
+                    return Poll::Ready(Ok(event));
+                }
+                ready!(self.poll_heard(context, true))?;
             }
-            self.still()?;
-            self.flush().await?;
-            if self.events.is_empty() {
-                self.read().await?;
-            }
-        }
+        })
+        .await
     }
 
     /// The next event that has arrived already, if any.
@@ -326,18 +315,18 @@ impl Connection {
         let is_it = |event: &Event| matches!(event, Event::Answer(id, _) if *id == wanted);
         // the answer is looked for among the events that are kept, so that dropping this future loses none
         let mut looked = 0;
-        loop {
-            let found = self.events.range(looked..).position(is_it);
-            if let Some(Event::Answer(_, arguments)) = found.and_then(|place| self.taken(looked + place)) {
-                return Ok(arguments);
+        poll_fn(|context| {
+            loop {
+                let found = self.events.range(looked..).position(is_it);
+                if let Some(Event::Answer(_, arguments)) = found.and_then(|place| self.taken(looked + place))
+                {
+                    return Poll::Ready(Ok(arguments));
+                }
+                looked = self.events.len();
+                ready!(self.poll_heard(context, true))?;
             }
-            looked = self.events.len();
-            self.still()?;
-            self.flush().await?;
-            if self.events.len() == looked {
-                self.read().await?;
-            }
-        }
+        })
+        .await
     }
 
     /// Takes the event at this place out of those that are kept.
@@ -363,7 +352,7 @@ impl Connection {
     /// lost if a connection just ends.
     pub async fn close(&mut self) {
         let arguments = Arguments::default().short(200).name("done").short(0).short(0);
-        wire::method(&mut self.out, CONNECTION, wire::CLOSE, &arguments);
+        wire::method(self.wire.output(), CONNECTION, wire::CLOSE, &arguments);
         // no caller is left to take other events, or to be told of an error
         while let Ok(event) = self.event().await {
             if matches!(event, Event::Answer(wire::CLOSE_OK, _)) {
@@ -378,48 +367,37 @@ impl Connection {
 
     /// The reason why the connection has ended: the server's own, if it has arrived, else the network's error.
     fn broken(&mut self, error: io::Error) -> Error {
-        let _ = self.read_what_is_there();
-        self.ended.clone().unwrap_or_else(|| error.into())
-    }
-
-    /// Waits until bytes arrive, and parses them. Unlike `try_read_buf`, this learns from a short read that there are
-    /// no more bytes, which saves a system call each time.
-    async fn read(&mut self) -> Result<(), Error> {
-        let read = self.stream.read_buf(self.decoder.room()).await;
-        self.received(read)
-    }
-
-    /// Reads and parses bytes that have arrived already, without waiting.
-    fn read_what_is_there(&mut self) -> Result<(), Error> {
-        let read = self.stream.try_read_buf(self.decoder.room());
-        self.received(read)
-    }
-
-    fn received(&mut self, read: io::Result<usize>) -> Result<(), Error> {
-        match read {
-            Ok(0) => {
-                self.understand();
-                let gone = || Error::Network("the broker closed the connection without a word".to_owned());
-                Err(self.ended.get_or_insert_with(gone).clone())
-            }
-            Ok(_) => {
-                self.understand();
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(self.ended.get_or_insert_with(|| error.into()).clone()),
+        while self.ended.is_none() && self.wire.try_read().is_ok_and(|some| some) {
+            self.understand();
         }
+        self.ended.get_or_insert_with(|| error.into()).clone()
+    }
+
+    /// Waits until more has arrived, and parses it; writes meanwhile if `writes`.
+    fn poll_heard(&mut self, context: &mut Context<'_>, writes: bool) -> Poll<Result<(), Error>> {
+        self.still()?;
+        let read = if writes { self.wire.poll_exchange(context, 0) } else { self.wire.poll_read(context, 0) };
+        let read = ready!(read);
+        self.understand();
+        if let Err(error) = read {
+            // told once what has arrived before the end was taken
+            self.ended.get_or_insert_with(|| error.into());
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Parses the bytes that were received.
     fn understand(&mut self) {
         while self.ended.is_none() {
-            match self.decoder.next() {
+            let (taken, said) = self.decoder.next(self.wire.unread());
+            self.wire.take(taken);
+            match said {
                 Ok(Some(said)) => self.hear(said),
                 Ok(None) => break,
                 Err(error) => self.ended = Some(error),
             }
         }
+        self.wire.clear_away();
     }
 
     fn hear(&mut self, said: ServerMessage) {
@@ -439,18 +417,19 @@ impl Connection {
                 self.closed(CHANNEL, wire::CHANNEL_CLOSE_OK, Error::Closed { what: "channel", code, text });
             }
         }
-        if self.kept.max(self.out.len()) > KEPT {
+        if self.kept.max(self.wire.unwritten()) > KEPT {
             self.ended = Some(Error::Protocol("the broker says more than it was asked for".to_owned()));
         }
     }
 
-    /// Notes why the server closed the channel or the connection, and confirms it, if the confirmation can be written
-    /// at once.
+    /// Notes why the server closed the channel or the connection, and confirms it, if that can be written at once. What waits
+    /// to be written before it is of no use any more, and stays unsent.
     fn closed(&mut self, channel: u16, answer: Id, words: Error) {
         self.ended = Some(words);
-        let mut out = Vec::new();
-        wire::method(&mut out, channel, answer, &Arguments::default());
-        let _ = self.stream.try_write(&out);
+        if self.wire.unwritten() == 0 {
+            wire::method(self.wire.output(), channel, answer, &Arguments::default());
+            let _ = self.wire.poll_write(&mut Context::from_waker(Waker::noop()));
+        }
     }
 }
 
@@ -471,8 +450,9 @@ pub fn declared(arguments: &[u8]) -> Option<(u32, u32)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use acidtest_model::{Address, Secret};
+    use bytes::BytesMut;
     use tokio::{
         io::AsyncWriteExt,
         net::{TcpListener, TcpStream},
@@ -482,7 +462,7 @@ mod tests {
 
     /// A connection to a broker played by the test, and the broker's side of it, which has sent nothing but its
     /// greetings.
-    async fn connected() -> (Connection, TcpStream) {
+    pub(crate) async fn connected() -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = Address::parse(&format!("amqp://{}", listener.local_addr().unwrap())).unwrap();
         let transport = Transport::new(&address, 5672).unwrap();
@@ -501,6 +481,20 @@ mod tests {
         };
         let (connection, broker) = tokio::join!(Connection::open(&transport, &login), broker);
         (connection.unwrap(), broker)
+    }
+
+    /// What a broker says when it has published all messages up to this one.
+    pub(crate) fn acknowledgement(tag: u64) -> Vec<u8> {
+        let mut said = Vec::new();
+        wire::method(&mut said, CHANNEL, wire::ACK, &Arguments::default().longlong(tag).byte(1));
+        said
+    }
+
+    /// What a broker says when it has committed.
+    pub(crate) fn committed() -> Vec<u8> {
+        let mut said = Vec::new();
+        wire::method(&mut said, CHANNEL, wire::COMMIT_OK, &Arguments::default());
+        said
     }
 
     #[tokio::test]
@@ -534,10 +528,10 @@ mod tests {
         much.truncate(KEPT);
         let (mut unheard, _broker) = connected().await;
         unheard.hear(ServerMessage::Event(Event::Answer(wire::QOS_OK, much)));
-        let mut much = vec![0; KEPT + 100];
+        let mut much = BytesMut::zeroed(KEPT + 100);
         much.truncate(KEPT);
         let (mut unread, _broker) = connected().await;
-        unread.out = much;
+        *unread.wire.output() = much;
         unread.hear(ServerMessage::Flow(1));
         for ended in [unheard.ended, unread.ended] {
             let words = "the broker says more than it was asked for".to_owned();

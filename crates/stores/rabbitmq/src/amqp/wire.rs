@@ -3,6 +3,8 @@
 //! Numbers of classes and methods are those of the specification (`amqp0-9-1.extended.xml`), with RabbitMQ's own
 //! methods `confirm.*`, `basic.nack` and `connection.blocked`.
 
+use bytes::BufMut;
+
 /// The first bytes that a client sends.
 pub(crate) const GREETING: &[u8] = b"AMQP\0\0\x09\x01";
 /// The last byte of every frame.
@@ -164,20 +166,20 @@ impl Arguments {
     }
 }
 
-pub(super) fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, parts: &[&[u8]]) {
+pub(super) fn frame(out: &mut impl BufMut, kind: u8, channel: u16, parts: &[&[u8]]) {
     let size: usize = parts.iter().map(|part| part.len()).sum();
-    out.push(kind);
-    out.extend_from_slice(&channel.to_be_bytes());
+    out.put_u8(kind);
+    out.put_u16(channel);
     // frames are no longer than the agreed limit, which is far below `u32::MAX`
-    out.extend_from_slice(&u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+    out.put_u32(u32::try_from(size).unwrap_or(u32::MAX));
     for part in parts {
-        out.extend_from_slice(part);
+        out.put_slice(part);
     }
-    out.push(END);
+    out.put_u8(END);
 }
 
 /// Writes a frame with a method and its arguments.
-pub(crate) fn method(out: &mut Vec<u8>, channel: u16, (class, number): Id, arguments: &Arguments) {
+pub(crate) fn method(out: &mut impl BufMut, channel: u16, (class, number): Id, arguments: &Arguments) {
     frame(out, METHOD, channel, &[&class.to_be_bytes(), &number.to_be_bytes(), &arguments.0]);
 }
 
@@ -202,8 +204,8 @@ impl Envelope {
     }
 
     /// Writes a message. `frame_max` is the largest frame in bytes, with all that is around its payload.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, body: &[u8], frame_max: usize) {
-        out.extend_from_slice(&self.publish);
+    pub(crate) fn write(&self, out: &mut impl BufMut, body: &[u8], frame_max: usize) {
+        out.put_slice(&self.publish);
         let size = (body.len() as u64).to_be_bytes();
         let mode = if self.persistent { 2 } else { 1 };
         let parts: [&[u8]; 5] = [&BASIC.to_be_bytes(), &[0, 0], &size, &DELIVERY_MODE.to_be_bytes(), &[mode]];
