@@ -53,10 +53,9 @@ class Bench:
         with open(out) as file:
             return json.load(file)["cells"]
 
-    def trial(self, workload, store, seconds, *words):
+    def trial(self, workload, store, seconds, *words, warmup=("--warmup", "500ms")):
         """One run of acidtest: its only trial."""
-        cells = self.cells("run", workload, "--store", store, "--duration", f"{seconds}s", "--warmup", "500ms", "--quiet", *words,
-                           check=True)
+        cells = self.cells("run", workload, "--store", store, "--duration", f"{seconds}s", *warmup, "--quiet", *words, check=True)
         return cells[0]["trials"][0]
 
 
