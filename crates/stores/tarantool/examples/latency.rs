@@ -1,11 +1,12 @@
-//! Prints the time of one request at depth 1, on a private server or on the one given as `host:port`.
+//! Prints the time of one request at depth 1, on a private server or on the one whose address is given.
 
 use std::error::Error;
 use std::time::Instant;
 
-use acidtest_model::Durability;
+use acidtest_model::{Address, Durability};
 use acidtest_store_tarantool::iproto::{Connection, IteratorType};
 use acidtest_testbed::{Private, wait};
+use acidtest_transport::Transport;
 
 const REQUESTS: u32 = 50_000;
 
@@ -29,17 +30,17 @@ macro_rules! measure {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    if let Some(endpoint) = std::env::args().nth(1) {
-        return wait(run(&endpoint));
+    if let Some(address) = std::env::args().nth(1) {
+        return wait(run(&Transport::new(&Address::parse(&address)?, 3301)?));
     }
     let mut private = Private::start("tarantool", Durability::Process).ok_or("tarantool is left out")?;
-    let endpoint = private.address().endpoint(0);
-    private.open(async |_| Connection::connect(&endpoint, None).await);
-    wait(run(&endpoint))
+    let transport = Transport::new(private.address(), 0)?;
+    private.open(async |_| Connection::connect(&transport, None).await);
+    wait(run(&transport))
 }
 
-async fn run(endpoint: &str) -> Result<(), Box<dyn Error>> {
-    let mut connection = Connection::connect(endpoint, None).await?;
+async fn run(transport: &Transport) -> Result<(), Box<dyn Error>> {
+    let mut connection = Connection::connect(transport, None).await?;
     let mut reply = connection
         .eval(
             "if not box.space.latency then

@@ -12,14 +12,16 @@ mod pipeline;
 mod reader;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
+use std::task::{Context, Poll, ready};
 
+pub use acidtest_transport::Place;
+use acidtest_transport::{Transport, Wire};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sha1::{Digest, Sha1};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 pub use encoder::Encoder;
 pub use error::{Error, Fate};
@@ -28,15 +30,11 @@ pub use reader::Reader;
 
 use frame::{Answer, Frame, request, request_key};
 
-/// Bytes of room that a read is given at least; most replies arrive in full in it.
-const READ_ROOM: usize = 16 * 1024;
-/// Bytes by which the read buffer may run ahead of those that have arrived: a false length from a broken server
-/// costs this much memory at most.
-const READ_AHEAD: usize = 1024 * 1024;
 const GREETING_LEN: usize = 128;
 const GREETING_LINE: usize = 64;
 const SALT_BASE64_LEN: usize = 44;
 const SCRAMBLE_LEN: usize = 20;
+const MORE: &str = "the server sent more than its answer";
 
 /// Which tuples of an index a select returns, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,36 +63,32 @@ pub enum IteratorType {
 /// Dropping a request's future before it is ready breaks the connection: whether the server carried the request
 /// out is unknown, and all later requests fail as [`Fate::NotSent`].
 pub struct Connection {
-    stream: TcpStream,
+    /// What has arrived holds the last reply: its reader borrows it until the next request.
+    wire: Wire,
     greeting: String,
-    output: Encoder,
-    input: Vec<u8>,
-    /// Where the last reply ends in `input`: its reader borrows it until the next request.
-    consumed: usize,
+    /// The request that was encoded last.
+    request: Encoder,
     sync: u64,
     /// Set while a request is in flight, and for good if it was abandoned or its answer was malformed.
     broken: bool,
 }
 
 impl Connection {
-    /// Connects to `host:port`, reads the greeting and, given a login (user and password), authenticates
-    /// with chap-sha1. No request of the caller's is sent, so a lost connection is always `sent: false`.
-    pub async fn connect(endpoint: &str, login: Option<(&str, &str)>) -> Result<Self, Error> {
+    /// Connects, reads the greeting and, given a login (user and password), authenticates with chap-sha1. No request of the
+    /// caller's is sent, so a lost connection is always `sent: false`.
+    pub async fn connect(transport: &Transport, login: Option<(&str, &str)>) -> Result<Self, Error> {
         let unsent = |cause| Error::Lost { sent: false, cause };
-        let mut stream = TcpStream::connect(endpoint).await.map_err(unsent)?;
-        stream.set_nodelay(true).map_err(unsent)?;
-        let mut greeting = [0; GREETING_LEN];
-        stream.read_exact(&mut greeting).await.map_err(unsent)?;
-        let (version, salt) = parse_greeting(&greeting)?;
-        let mut connection = Self {
-            stream,
-            greeting: version,
-            output: Encoder::new(),
-            input: Vec::with_capacity(READ_ROOM),
-            consumed: 0,
-            sync: 0,
-            broken: false,
+        let mut wire = Wire::new(transport.connect().await.map_err(unsent)?);
+        let greeting = loop {
+            match wire.unread().first_chunk::<GREETING_LEN>() {
+                Some(greeting) => break *greeting,
+                None => poll_fn(|context| wire.poll_read(context, 0)).await.map_err(unsent)?,
+            }
         };
+        wire.take(GREETING_LEN);
+        let (version, salt) = parse_greeting(&greeting)?;
+        let mut connection =
+            Self { wire, greeting: version, request: Encoder::new(), sync: 0, broken: false };
         if let Some((user, password)) = login {
             connection.authenticate(user, password, &salt).await.map_err(|error| match error {
                 Error::Lost { cause, .. } => unsent(cause),
@@ -110,11 +104,11 @@ impl Connection {
         password: &str,
         salt: &[u8; SCRAMBLE_LEN],
     ) -> Result<(), Error> {
-        self.prepare(request::AUTH, |body| {
+        let place = self.push(request::AUTH, |body| {
             body.map(2).u64(request_key::USER).str(user);
             body.u64(request_key::TUPLE).array(2).str("chap-sha1").raw_str(&scramble(password, salt));
         })?;
-        self.transact().await.map(drop)
+        self.transact(place).await.map(drop)
     }
 
     /// The server's version line, such as `Tarantool 2.6.0 (Binary) 7170…`.
@@ -131,10 +125,10 @@ impl Connection {
 
     /// Sends a request that does nothing, and waits for its empty answer.
     pub async fn ping(&mut self) -> Result<(), Error> {
-        self.prepare(request::PING, |body| {
+        let place = self.push(request::PING, |body| {
             body.map(0);
         })?;
-        self.transact().await.map(drop)
+        self.transact(place).await.map(drop)
     }
 
     /// Calls a stored function; `args` writes the array of its arguments.
@@ -143,11 +137,11 @@ impl Connection {
         function: &str,
         args: impl FnOnce(&mut Encoder),
     ) -> Result<Reader<'_>, Error> {
-        self.prepare(request::CALL, |body| {
+        let place = self.push(request::CALL, |body| {
             body.map(2).u64(request_key::FUNCTION_NAME).str(function).u64(request_key::TUPLE);
             args(body);
         })?;
-        self.data().await
+        self.data(place).await
     }
 
     /// Runs Lua code; `args` writes the array of the values of its `...`.
@@ -156,11 +150,11 @@ impl Connection {
         expression: &str,
         args: impl FnOnce(&mut Encoder),
     ) -> Result<Reader<'_>, Error> {
-        self.prepare(request::EVAL, |body| {
+        let place = self.push(request::EVAL, |body| {
             body.map(2).u64(request_key::EXPRESSION).str(expression).u64(request_key::TUPLE);
             args(body);
         })?;
-        self.data().await
+        self.data(place).await
     }
 
     /// Selects up to `limit` tuples; `key` writes the array of the key's parts (empty for all).
@@ -172,7 +166,7 @@ impl Connection {
         limit: u32,
         iterator: IteratorType,
     ) -> Result<Reader<'_>, Error> {
-        self.prepare(request::SELECT, |body| {
+        let place = self.push(request::SELECT, |body| {
             body.map(6);
             target(body, space, index);
             body.u64(request_key::LIMIT).u64(limit.into());
@@ -181,7 +175,7 @@ impl Connection {
             body.u64(request_key::KEY);
             key(body);
         })?;
-        self.data().await
+        self.data(place).await
     }
 
     /// Inserts the tuple that `tuple` writes as an array; a duplicate key is [`Error::DUPLICATE_KEY`].
@@ -208,11 +202,11 @@ impl Connection {
         space: u32,
         tuple: impl FnOnce(&mut Encoder),
     ) -> Result<Reader<'_>, Error> {
-        self.prepare(kind, |body| {
+        let place = self.push(kind, |body| {
             body.map(2).u64(request_key::SPACE).u64(space.into()).u64(request_key::TUPLE);
             tuple(body);
         })?;
-        self.data().await
+        self.data(place).await
     }
 
     /// Updates the tuple with a unique index's `key`; `ops` writes an array of operations, each an array such as
@@ -224,7 +218,7 @@ impl Connection {
         key: impl FnOnce(&mut Encoder),
         ops: impl FnOnce(&mut Encoder),
     ) -> Result<Reader<'_>, Error> {
-        self.prepare(request::UPDATE, |body| {
+        let place = self.push(request::UPDATE, |body| {
             body.map(4);
             target(body, space, index);
             body.u64(request_key::KEY);
@@ -232,7 +226,7 @@ impl Connection {
             body.u64(request_key::TUPLE);
             ops(body);
         })?;
-        self.data().await
+        self.data(place).await
     }
 
     /// Deletes the tuple with a unique index's `key`. The reply has the old tuple, or none if the key is
@@ -243,57 +237,57 @@ impl Connection {
         index: u32,
         key: impl FnOnce(&mut Encoder),
     ) -> Result<Reader<'_>, Error> {
-        self.prepare(request::DELETE, |body| {
+        let place = self.push(request::DELETE, |body| {
             body.map(3);
             target(body, space, index);
             body.u64(request_key::KEY);
             key(body);
         })?;
-        self.data().await
+        self.data(place).await
     }
 
-    /// Encodes a request, or fails if the connection can no longer carry one.
-    fn prepare(&mut self, kind: u8, body: impl FnOnce(&mut Encoder)) -> Result<(), Error> {
-        let unsent = |kind, why: &str| Error::Lost { sent: false, cause: io::Error::new(kind, why) };
+    /// Adds a request to what is to be sent, or fails if the connection can no longer carry one. Returns where it begins.
+    fn push(&mut self, kind: u8, body: impl FnOnce(&mut Encoder)) -> Result<Place, Error> {
+        let unsent = |cause| Error::Lost { sent: false, cause };
         if self.broken {
-            return Err(unsent(io::ErrorKind::NotConnected, "an earlier request was lost or abandoned"));
+            let why = "an earlier request was lost or abandoned";
+            return Err(unsent(io::Error::new(io::ErrorKind::NotConnected, why)));
         }
-        if self.consumed < self.input.len() {
-            self.broken = true;
-            return Err(unsent(io::ErrorKind::InvalidData, "the server sent more than its answer"));
-        }
-        self.input.clear();
-        self.consumed = 0;
-        // Notices a server that went away between two requests, while it is still certain that this one was
-        // not sent. Costs no system call: tokio knows from the last short read that nothing is waiting.
-        let gone = match self.stream.try_read_buf(&mut self.input) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => Some(error),
-            Ok(0) => Some(closed()),
-            Ok(_) => Some(io::Error::new(io::ErrorKind::InvalidData, "the server sent more than its answer")),
+        // notices a server that went away between two requests, while it is still certain that this one was not sent
+        self.wire.clear_away();
+        let unasked = if self.wire.unread().is_empty() { self.wire.try_read() } else { Ok(true) };
+        let more = |is_more: bool| {
+            if is_more { Err(io::Error::new(io::ErrorKind::InvalidData, MORE)) } else { Ok(()) }
         };
-        if let Some(cause) = gone {
+        if let Err(cause) = unasked.and_then(more) {
             self.broken = true;
-            return Err(Error::Lost { sent: false, cause });
+            return Err(unsent(cause));
         }
+        self.add(kind, body)
+    }
+
+    /// Adds a request to what is to be sent. Returns where it begins.
+    fn add(&mut self, kind: u8, body: impl FnOnce(&mut Encoder)) -> Result<Place, Error> {
+        frame::encode(&mut self.request, kind, self.sync + 1, body)?;
         self.sync += 1;
-        frame::encode(&mut self.output, kind, self.sync, body)
+        let place = self.wire.place();
+        self.wire.output().extend_from_slice(self.request.as_slice());
+        Ok(place)
     }
 
-    async fn data(&mut self) -> Result<Reader<'_>, Error> {
-        let body = self.transact().await?;
-        frame::data(self.input.get(body).unwrap_or_default())
+    async fn data(&mut self, place: Place) -> Result<Reader<'_>, Error> {
+        let body = self.transact(place).await?;
+        frame::data(self.wire.arrived().get(body).unwrap_or_default())
     }
 
-    /// Sends the prepared request and waits for its answer. Returns the range of the answer's body in `input`.
-    async fn transact(&mut self) -> Result<Range<usize>, Error> {
+    /// Sends the request that begins at this place and waits for its answer. Returns where the answer's body has arrived.
+    async fn transact(&mut self, place: Place) -> Result<Range<usize>, Error> {
         // Stays set when this future is dropped or fails: bytes that arrive then belong to no later request.
         self.broken = true;
-        self.send().await?;
         loop {
-            let frame = self.receive().await?;
+            let frame = poll_fn(|context| self.poll_frame(context, place)).await?;
             let start = frame.start;
-            let (sync, answer) = frame::parse(self.input.get(frame).unwrap_or_default())?;
+            let (sync, answer) = frame::parse(self.wire.arrived().get(frame).unwrap_or_default())?;
             if sync != self.sync {
                 return Err(Error::Protocol(format!("answer to request {sync} instead of {}", self.sync)));
             }
@@ -312,57 +306,36 @@ impl Connection {
         }
     }
 
-    async fn send(&mut self) -> Result<(), Error> {
-        let mut rest = self.output.as_slice();
-        let mut sent = false;
-        while !rest.is_empty() {
-            let written = match self.stream.write(rest).await {
-                Ok(0) => return Err(Error::Lost { sent, cause: io::ErrorKind::WriteZero.into() }),
-                Ok(written) => written,
-                Err(cause) => return Err(Error::Lost { sent, cause }),
-            };
-            sent = true;
-            rest = rest.get(written..).unwrap_or_default();
-        }
-        Ok(())
-    }
-
-    /// Reads until `input` holds another whole frame, and returns its range without the length prefix.
-    async fn receive(&mut self) -> Result<Range<usize>, Error> {
+    /// Sends what is to be sent, and waits for the next whole frame: where it has arrived, without the length prefix. If it does
+    /// not come, whether the request at this place was sent is known.
+    fn poll_frame(&mut self, context: &mut Context<'_>, place: Place) -> Poll<Result<Range<usize>, Error>> {
+        let mut lost = None;
         loop {
-            if let Some(frame) = self.arrived()? {
-                return Ok(frame);
+            let missing = match self.next_frame()? {
+                Frame::Whole(frame) => return Poll::Ready(Ok(frame)),
+                Frame::Missing(missing) => missing,
+            };
+            if let Some(cause) = lost {
+                return Poll::Ready(Err(Error::Lost { sent: self.wire.reached(place), cause }));
             }
-            self.read().await?;
+            // nothing is kept of the frames that the server pushed ahead of its answer
+            self.wire.clear_away();
+            // what has arrived before the end is looked at once more
+            lost = ready!(self.wire.poll_exchange(context, missing)).err();
         }
     }
 
-    /// The range of the next whole frame in `input`, without the length prefix; `None` if it has yet to arrive.
-    fn arrived(&mut self) -> Result<Option<Range<usize>>, Error> {
-        let unread = self.input.get(self.consumed..).unwrap_or_default();
-        match frame::split(unread)? {
+    /// Takes the next frame, if it has arrived whole: where it has, without the length prefix.
+    fn next_frame(&mut self) -> Result<Frame, Error> {
+        let frame = frame::split(self.wire.unread())?;
+        Ok(match frame {
             Frame::Whole(frame) => {
-                let place = self.consumed + frame.start..self.consumed + frame.end;
-                self.consumed = place.end;
-                Ok(Some(place))
+                let start = self.wire.taken();
+                self.wire.take(frame.end);
+                Frame::Whole(start + frame.start..start + frame.end)
             }
-            Frame::Missing(bytes) => {
-                // nothing is kept of the frames that the server pushed ahead of its answer
-                self.input.drain(..self.consumed);
-                self.consumed = 0;
-                self.input.reserve(bytes.clamp(READ_ROOM, READ_AHEAD));
-                Ok(None)
-            }
-        }
-    }
-
-    /// Reads more bytes into `input`.
-    async fn read(&mut self) -> Result<(), Error> {
-        match self.stream.read_buf(&mut self.input).await {
-            Ok(0) => Err(Error::Lost { sent: true, cause: closed() }),
-            Ok(_) => Ok(()),
-            Err(cause) => Err(Error::Lost { sent: true, cause }),
-        }
+            missing @ Frame::Missing(_) => missing,
+        })
     }
 }
 
@@ -378,10 +351,6 @@ impl fmt::Debug for Connection {
 
 fn target(body: &mut Encoder, space: u32, index: u32) {
     body.u64(request_key::SPACE).u64(space.into()).u64(request_key::INDEX).u64(index.into());
-}
-
-fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
 }
 
 /// The greeting's version line, and the part of its salt that chap-sha1 uses.
@@ -412,4 +381,4 @@ fn scramble(password: &str, salt: &[u8; SCRAMBLE_LEN]) -> [u8; SCRAMBLE_LEN] {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -192,7 +192,7 @@ impl Store for Tarantool {
                 Ok(_) => Ok(()),
                 Err(error) if error.code() == Some(code::SPACE_EXISTS) => Err(StoreError::Occupied {
                     namespace: format!("space prefix \"{}\"", prefix(namespace)),
-                    address: self.server.address().to_owned(),
+                    address: self.server.address(),
                 }),
                 Err(error) => Err(self.server.failed("making the namespace")(error)),
             }

@@ -14,7 +14,7 @@ use acidtest_workloads::{
 
 use crate::{
     Tarantool,
-    iproto::{Connection, Error, Pipeline, Reader},
+    iproto::{self, Connection, Error, Pipeline, Reader},
     server::{ConnectOptions, Request, ended},
     trial::{self, Plan, Step, length, space_of},
 };
@@ -105,13 +105,7 @@ impl Connector for TarantoolConnector {
     async fn publisher(&self) -> Result<TarantoolPublisher, String> {
         let (connection, _) = trial::connect(&self.server, &self.name).await?;
         let ack = self.wanted.delivery.ack;
-        Ok(TarantoolPublisher {
-            pipeline: Pipeline::new(connection),
-            name: self.name.clone(),
-            batch: (ack == Ack::Transaction).then(Vec::new),
-            sent: 0,
-            requests: VecDeque::new(),
-        })
+        Ok(TarantoolPublisher::new(connection, self.name.clone(), ack == Ack::Transaction))
     }
 
     async fn subscriber(&self) -> Result<TarantoolSubscriber, String> {
@@ -137,8 +131,16 @@ pub struct TarantoolPublisher {
     batch: Option<Vec<Vec<u8>>>,
     /// How many messages were sent; also the number of the next one.
     sent: u64,
-    /// Requests in flight: the request's number, and the numbers of its messages.
-    requests: VecDeque<(u64, Range<u64>)>,
+    requests: VecDeque<InFlight>,
+}
+
+/// A request in flight.
+struct InFlight {
+    number: u64,
+    /// Where it begins among all that is to be sent.
+    place: iproto::Place,
+    /// The numbers of its messages.
+    messages: Range<u64>,
 }
 
 /// The fault that ends a connection.
@@ -147,6 +149,11 @@ fn lost(error: &Error) -> Fault {
 }
 
 impl TarantoolPublisher {
+    fn new(connection: Connection, name: String, gathers: bool) -> Self {
+        let (pipeline, batch) = (Pipeline::new(connection), gathers.then(Vec::new));
+        Self { pipeline, name, batch, sent: 0, requests: VecDeque::new() }
+    }
+
     /// Adds the request that puts the gathered messages in one transaction, if there are any.
     fn commit(&mut self) -> Result<(), Fault> {
         let Some(batch) = self.batch.as_mut().filter(|batch| !batch.is_empty()) else { return Ok(()) };
@@ -156,18 +163,18 @@ impl TarantoolPublisher {
                 args.raw_str(body);
             }
         });
-        let number = called.map_err(|error| lost(&error))?;
-        let first = self.sent - batch.len() as u64;
+        let (number, place) = called.map_err(|error| lost(&error))?;
+        let messages = self.sent - batch.len() as u64..self.sent;
         batch.clear();
-        self.requests.push_back((number, first..self.sent));
+        self.requests.push_back(InFlight { number, place, messages });
         Ok(())
     }
 
     /// Ends the messages whose answers have arrived.
     fn note(&mut self, ended_messages: &mut Vec<Completion>) -> Result<(), Fault> {
         while let Some((number, refusal)) = self.pipeline.arrived().map_err(|error| lost(&error))? {
-            let place = self.requests.iter().position(|(request, _)| *request == number);
-            let Some((_, messages)) = place.and_then(|place| self.requests.remove(place)) else {
+            let place = self.requests.iter().position(|request| request.number == number);
+            let Some(InFlight { messages, .. }) = place.and_then(|place| self.requests.remove(place)) else {
                 return Err(Fault::lost(format!("an answer to request {number}, which is not under way")));
             };
             let attempt = refusal.map_or(Attempt::Ok, ended(Request::Change));
@@ -175,36 +182,58 @@ impl TarantoolPublisher {
         }
         Ok(())
     }
-}
 
-impl Publisher for TarantoolPublisher {
-    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
-        if let Some(batch) = &mut self.batch {
-            batch.push(message.body.clone());
-        } else {
-            let called = self.pipeline.call(&self.name, |args| {
-                args.array(2).str("put").raw_str(&message.body);
-            });
-            self.requests.push_back((called.map_err(|error| lost(&error))?, self.sent..self.sent + 1));
-            if self.pipeline.unwritten() >= WRITTEN_AT_ONCE {
-                self.pipeline.flush().await.map_err(|error| lost(&error))?;
-            }
-        }
-        self.sent += 1;
-        Ok(())
-    }
-
-    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
+    /// Sends all, and waits until at least one request is answered.
+    async fn answers(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         self.commit()?;
-        self.pipeline.flush().await.map_err(|error| lost(&error))?;
+        let flushed = self.pipeline.flush().await.map_err(|error| lost(&error));
         let before = ended.len();
         loop {
+            // what has arrived before the end counts
             self.note(ended)?;
             if ended.len() > before || self.requests.is_empty() {
                 return Ok(());
             }
+            flushed.clone()?;
             self.pipeline.read().await.map_err(|error| lost(&error))?;
         }
+    }
+
+    /// Decides on the messages in flight when the connection has ended: those that were not handed to the network have failed.
+    /// The outcome of the others stays unknown.
+    fn given_up(&self, fault: Fault, ended: &mut Vec<Completion>) -> Fault {
+        for InFlight { messages, .. } in
+            self.requests.iter().filter(|sent| !self.pipeline.reached(sent.place))
+        {
+            let attempt = Attempt::Failed(fault.clone());
+            ended.extend(messages.clone().map(|number| Completion { number, attempt: attempt.clone() }));
+        }
+        fault
+    }
+}
+
+impl Publisher for TarantoolPublisher {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        let messages = self.sent..self.sent + 1;
+        self.sent += 1;
+        if let Some(batch) = &mut self.batch {
+            batch.push(message.body.clone());
+            return Ok(());
+        }
+        let called = self.pipeline.call(&self.name, |args| {
+            args.array(2).str("put").raw_str(&message.body);
+        });
+        let (number, place) = called.map_err(|error| lost(&error))?;
+        self.requests.push_back(InFlight { number, place, messages });
+        if self.pipeline.unwritten() >= WRITTEN_AT_ONCE {
+            // if the connection has ended, the next `settle` says what has become of each message
+            let _ = self.pipeline.flush().await;
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
+        self.answers(ended).await.map_err(|fault| self.given_up(fault, ended))
     }
 }
 
@@ -314,8 +343,50 @@ fn fault(error: Error) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
-    use crate::iproto::Encoder;
+    use crate::iproto::{Encoder, tests::connected};
+
+    /// Longer than a server of a test takes for anything.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Of messages that were not handed to the network it is known that they were not published; of those before them it is
+    /// not. So it is of those that were to be put in one transaction.
+    #[tokio::test]
+    async fn what_was_not_sent_has_failed_when_the_connection_ends() {
+        for gathers in [false, true] {
+            let (connection, server) = connected().await;
+            let mut producer = TarantoolPublisher::new(connection, "put".to_owned(), gathers);
+            let message = Message { body: vec![7; 1_000_000] };
+            let mut ended = Vec::new();
+            // the server reads nothing, until no byte of the last ones can be on its way
+            loop {
+                let asked = async {
+                    producer.send(&message).await.unwrap();
+                    if gathers {
+                        producer.send(&message).await.unwrap();
+                        producer.settle(&mut ended).await.unwrap();
+                    }
+                };
+                let is_full = timeout(Duration::from_millis(100), asked).await.is_err();
+                if is_full
+                    && producer.requests.back().is_some_and(|last| !producer.pipeline.reached(last.place))
+                {
+                    break;
+                }
+            }
+            let sent = producer.sent;
+            drop(server);
+            let settled = timeout(PATIENCE, producer.settle(&mut ended)).await.unwrap();
+            assert!(settled.unwrap_err().connection_lost);
+            let first = ended.first().unwrap().number;
+            assert!(first > 0, "the first message was on its way");
+            let numbers: Vec<_> = ended.iter().map(|ended| ended.number).collect();
+            assert_eq!(numbers, (first..sent).collect::<Vec<_>>());
+            assert!(ended.iter().all(|ended| matches!(ended.attempt, Attempt::Failed(_))), "{ended:?}");
+        }
+    }
 
     /// A tuple that nobody published is for the audit to judge, and so must be taken.
     #[test]

@@ -4,6 +4,7 @@ use std::{io, time::Duration};
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::{Address, Secret, StoreError};
+use acidtest_transport::Transport;
 use tokio::time::timeout;
 
 use crate::iproto::{Connection, Encoder, Error, Fate, Reader};
@@ -33,9 +34,8 @@ const GRANT: &str = "an admin can give the rights: box.schema.user.grant('USER',
 /// Opens connections to the server, in the same way for clients and for work that is not timed.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectOptions {
-    endpoint: String,
+    transport: Transport,
     login: Option<(String, Secret)>,
-    address: String,
 }
 
 impl ConnectOptions {
@@ -59,16 +59,16 @@ impl ConnectOptions {
             }
             _ => None,
         };
-        Ok(Self { endpoint: address.endpoint(default_port), login, address: address.to_string() })
+        Ok(Self { transport: Transport::new(address, default_port)?, login })
     }
 
-    pub(crate) fn address(&self) -> &str {
-        &self.address
+    pub(crate) fn address(&self) -> String {
+        self.transport.address().to_string()
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
         let login = self.login.as_ref().map(|(user, password)| (user.as_str(), password.reveal()));
-        let connected = timeout(CONNECT, Connection::connect(&self.endpoint, login)).await;
+        let connected = timeout(CONNECT, Connection::connect(&self.transport, login)).await;
         connected.unwrap_or_else(|_| {
             let cause = io::Error::new(io::ErrorKind::TimedOut, format!("no greeting within {CONNECT:?}"));
             Err(Error::Lost { sent: false, cause })
@@ -82,7 +82,7 @@ impl ConnectOptions {
 
     pub(crate) fn unreachable(&self, error: &Error) -> StoreError {
         StoreError::Unreachable {
-            address: self.address.clone(),
+            address: self.address(),
             cause: error.to_string(),
             remedy: remedy(error).to_owned(),
         }
@@ -92,7 +92,7 @@ impl ConnectOptions {
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + 'a {
         move |error| StoreError::Server {
             doing: doing.to_owned(),
-            address: self.address.clone(),
+            address: self.address(),
             cause: match error.code() {
                 Some(code::ACCESS_DENIED) => format!("{error}; {GRANT}"),
                 Some(code::MEMORY) => format!("{error}; box.cfg.memtx_memory bounds what the server keeps"),
@@ -198,7 +198,7 @@ mod tests {
         assert!(parse("tarantool://host/shop").is_err());
         assert!(parse("tarantool://:hunter2@host").is_err());
         let server = parse("tarantool://ann:hunter2@host").unwrap();
-        assert_eq!(server.endpoint, "host:3301");
+        assert_eq!(server.transport.endpoint(), "host:3301");
         assert!(!format!("{server:?}").contains("hunter2"));
         assert_eq!(parse("tarantool://guest@host").unwrap().login, None);
     }

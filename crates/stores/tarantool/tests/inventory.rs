@@ -10,6 +10,7 @@ use acidtest_store_tarantool::{
     iproto::{Connection, Encoder},
 };
 use acidtest_testbed::{AfterRemoval, InventoryRun, SEED, Subject, World, for_time, inventory, login, wait};
+use acidtest_transport::Transport;
 use acidtest_workloads::{
     Owner, Place, Store,
     inventory::{InventoryStore, Parameters, Stock},
@@ -80,7 +81,7 @@ fn ask(world: &World<Tarantool>, code: &str) -> String {
 }
 
 async fn connect(world: &World<Tarantool>) -> Connection {
-    Connection::connect(&world.address().endpoint(0), None).await.unwrap()
+    Connection::connect(&Transport::new(world.address(), 0).unwrap(), None).await.unwrap()
 }
 
 fn nothing(args: &mut Encoder) {

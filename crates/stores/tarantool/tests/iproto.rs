@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use acidtest_model::Durability;
+use acidtest_model::{Address, Durability};
 use acidtest_store_tarantool::iproto::{Connection, Encoder, Error, Fate, IteratorType, Pipeline};
 use acidtest_testbed::Private;
+use acidtest_transport::Transport;
 
 const KV: u32 = 600;
 
@@ -23,18 +24,17 @@ const SETUP: &str = "
 /// Starts a server and runs [`SETUP`] on it; `None` if Tarantool is left out.
 async fn server() -> Option<Private> {
     let mut server = Private::start("tarantool", Durability::Process)?;
-    let mut guest =
-        server.answer(async |address| Connection::connect(&address.endpoint(0), None).await).await;
+    let mut guest = server.answer(async |address| Connection::connect(&transport(address), None).await).await;
     guest.eval(SETUP, nothing).await.unwrap();
     Some(server)
 }
 
-fn endpoint(server: &Private) -> String {
-    server.address().endpoint(0)
+fn transport(address: &Address) -> Transport {
+    Transport::new(address, 0).unwrap()
 }
 
 async fn connect(server: &Private) -> Result<Connection, Error> {
-    Connection::connect(&endpoint(server), None).await
+    Connection::connect(&transport(server.address()), None).await
 }
 
 fn nothing(args: &mut Encoder) {
@@ -60,14 +60,16 @@ async fn greets_pings_and_authenticates() {
     assert!(guest.greeting().starts_with("Tarantool "), "{}", guest.greeting());
     guest.ping().await.unwrap();
 
-    let mut user = Connection::connect(&endpoint(&server), Some(("bench", "secret"))).await.unwrap();
+    let mut user =
+        Connection::connect(&transport(server.address()), Some(("bench", "secret"))).await.unwrap();
     let mut reply = user.eval("return box.session.user()", nothing).await.unwrap();
     assert_eq!(reply.array_len().unwrap(), 1);
     assert_eq!(reply.str().unwrap(), "bench");
 
-    let wrong = Connection::connect(&endpoint(&server), Some(("bench", "wrong"))).await.unwrap_err();
+    let wrong =
+        Connection::connect(&transport(server.address()), Some(("bench", "wrong"))).await.unwrap_err();
     assert_eq!((wrong.code(), wrong.fate()), (Some(47), Fate::Refused), "{wrong}");
-    let unknown = Connection::connect(&endpoint(&server), Some(("nobody", "x"))).await.unwrap_err();
+    let unknown = Connection::connect(&transport(server.address()), Some(("nobody", "x"))).await.unwrap_err();
     assert!(unknown.code().is_some(), "{unknown}");
 }
 
@@ -238,7 +240,7 @@ async fn a_server_killed_during_a_request_leaves_it_unknown() {
     assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
 
     let server = killer.join().unwrap();
-    let refused = Connection::connect(&endpoint(&server), None).await.unwrap_err();
+    let refused = Connection::connect(&transport(server.address()), None).await.unwrap_err();
     assert!(matches!(refused, Error::Lost { sent: false, .. }), "{refused:?}");
     assert_eq!(refused.fate(), Fate::NotSent);
 }
@@ -288,7 +290,7 @@ async fn many_requests_are_answered_each_by_its_number_however_often_the_wait_is
         let request = pipeline.call(if is_known { "echo" } else { "no_such_function" }, |args| {
             args.array(1).raw_str(&[0xff; 3000]);
         });
-        open.insert(request.unwrap(), is_known);
+        open.insert(request.unwrap().0, is_known);
     }
     let soon = Duration::from_micros(200);
     while pipeline.unwritten() > 0 {

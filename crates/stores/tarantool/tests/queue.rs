@@ -14,6 +14,7 @@ use acidtest_testbed::{
     queue::{self, QueueRun, few},
     wait, with_more_time,
 };
+use acidtest_transport::Transport;
 use acidtest_workloads::{
     LoadProgress, Store, Verdict,
     queue::{Ledger, Parameters, QueueStore, Requirements, Scenario},
@@ -75,7 +76,8 @@ fn only_what_a_session_has_taken_can_it_acknowledge() {
     case.load(&world.store);
     wait(async {
         let name = format!("{NAMESPACE}:{}", case.place.object("queue"));
-        let connect = async || Connection::connect(&world.address().endpoint(0), None).await.unwrap();
+        let transport = Transport::new(world.address(), 0).unwrap();
+        let connect = async || Connection::connect(&transport, None).await.unwrap();
         let (mut one, mut two) = (connect().await, connect().await);
         one.call(&name, |args| {
             args.array(4).str("take").u64(1).f64(0.0).bool(true);

@@ -1,12 +1,12 @@
 //! Several requests in flight on one connection.
 
-use std::io;
+use std::future::poll_fn;
 
-use tokio::io::AsyncWriteExt;
+use acidtest_transport::Place;
 
 use super::{
     Connection, Encoder, Error,
-    frame::{self, Answer, request, request_key},
+    frame::{self, Answer, Frame, request, request_key},
 };
 
 /// A connection that does not wait for an answer before it sends the next request.
@@ -15,39 +15,39 @@ use super::{
 /// nothing is written twice, and no answer is lost.
 #[derive(Debug)]
 pub struct Pipeline {
-    connection: Connection,
-    output: Vec<u8>,
-    /// How many bytes of `output` have been written.
-    written: usize,
+    pub(super) connection: Connection,
 }
 
 impl Pipeline {
     /// Takes over a connection on which no request is in flight.
     #[must_use]
     pub fn new(connection: Connection) -> Self {
-        Self { connection, output: Vec::new(), written: 0 }
+        Self { connection }
     }
 
-    /// Adds a call of a stored function to the bytes to be written, and returns the request's number; `args`
-    /// writes the array of its arguments.
+    /// Adds a call of a stored function to the bytes to be written, and returns the request's number, and its place among all
+    /// that is to be sent; `args` writes the array of its arguments.
     ///
     /// # Errors
     /// [`Error::TooLong`].
-    pub fn call(&mut self, function: &str, args: impl FnOnce(&mut Encoder)) -> Result<u64, Error> {
-        let Connection { output, sync, .. } = &mut self.connection;
-        frame::encode(output, request::CALL, *sync + 1, |body| {
+    pub fn call(&mut self, function: &str, args: impl FnOnce(&mut Encoder)) -> Result<(u64, Place), Error> {
+        let place = self.connection.add(request::CALL, |body| {
             body.map(2).u64(request_key::FUNCTION_NAME).str(function).u64(request_key::TUPLE);
             args(body);
         })?;
-        *sync += 1;
-        self.output.extend_from_slice(output.as_slice());
-        Ok(*sync)
+        Ok((self.connection.sync, place))
     }
 
     /// How many bytes have not been written yet.
     #[must_use]
     pub fn unwritten(&self) -> usize {
-        self.output.len() - self.written
+        self.connection.wire.unwritten()
+    }
+
+    /// Whether any byte of the request at this place was handed to the network. If not, the server has not seen it.
+    #[must_use]
+    pub fn reached(&self, place: Place) -> bool {
+        self.connection.wire.reached(place)
     }
 
     /// Writes all bytes that have not been written yet.
@@ -55,16 +55,8 @@ impl Pipeline {
     /// # Errors
     /// [`Error::Lost`] if the connection is lost.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        let lost = |cause| Error::Lost { sent: true, cause };
-        while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match self.connection.stream.write(rest).await.map_err(lost)? {
-                0 => return Err(lost(io::ErrorKind::WriteZero.into())),
-                written => self.written += written,
-            }
-        }
-        self.output.clear();
-        self.written = 0;
-        Ok(())
+        let wire = &mut self.connection.wire;
+        poll_fn(|context| wire.poll_write(context)).await.map_err(|cause| Error::Lost { sent: true, cause })
     }
 
     /// The next answer that has arrived in full: its request's number, and the server's error if it is one.
@@ -72,8 +64,8 @@ impl Pipeline {
     /// # Errors
     /// [`Error::Protocol`] for an answer that is malformed.
     pub fn arrived(&mut self) -> Result<Option<(u64, Option<Error>)>, Error> {
-        while let Some(frame) = self.connection.arrived()? {
-            let frame = self.connection.input.get(frame).unwrap_or_default();
+        while let Frame::Whole(frame) = self.connection.next_frame()? {
+            let frame = self.connection.wire.arrived().get(frame).unwrap_or_default();
             let (number, answer) = frame::parse(frame)?;
             match answer {
                 Answer::Ok(_) => return Ok(Some((number, None))),
@@ -83,6 +75,7 @@ impl Pipeline {
                 Answer::Pushed => {}
             }
         }
+        self.connection.wire.clear_away();
         Ok(None)
     }
 
@@ -91,6 +84,7 @@ impl Pipeline {
     /// # Errors
     /// [`Error::Lost`] if the connection is lost.
     pub async fn read(&mut self) -> Result<(), Error> {
-        self.connection.read().await
+        let wire = &mut self.connection.wire;
+        poll_fn(|context| wire.poll_read(context, 0)).await.map_err(|cause| Error::Lost { sent: true, cause })
     }
 }

@@ -2,13 +2,26 @@
 
 use std::time::Duration;
 
+use acidtest_model::Address;
 use proptest::prelude::*;
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
 
 use super::*;
 
 const OK: &[u8] = &[0x82, 0x00, 0x00, 0x01, 0x01];
 const DATA_OF_ONE_TRUE: &[u8] = &[0x81, 0x30, 0x91, 0xc3];
+
+/// Bytes that the buffers of a connection may take when nothing is to be kept in them.
+const ROOM: usize = 4 * 1024 * 1024;
+
+/// How to reach a server of a test.
+fn transport(listener: &TcpListener) -> Transport {
+    let address = format!("tarantool://{}", listener.local_addr().unwrap());
+    Transport::new(&Address::parse(&address).unwrap(), 3301).unwrap()
+}
 
 fn greeting() -> Vec<u8> {
     let salt = BASE64.encode([7; 32]);
@@ -26,7 +39,7 @@ fn framed(parts: &[&[u8]]) -> Vec<u8> {
 /// Calls a server that sends `greeting`, answers the first request with `answer`, and closes.
 async fn call(greeting: Vec<u8>, answer: Vec<u8>) -> (Result<bool, Error>, Option<Connection>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = listener.local_addr().unwrap().to_string();
+    let transport = transport(&listener);
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(&greeting).await.unwrap();
@@ -43,7 +56,7 @@ async fn call(greeting: Vec<u8>, answer: Vec<u8>) -> (Result<bool, Error>, Optio
         }
     };
     let client = async {
-        let mut connection = match Connection::connect(&endpoint, None).await {
+        let mut connection = match Connection::connect(&transport, None).await {
             Ok(connection) => connection,
             Err(error) => return (Err(error), None),
         };
@@ -112,7 +125,7 @@ async fn a_truncated_answer_is_lost() {
     // a long answer that never comes costs no memory
     let (result, connection) = call(greeting(), vec![0xce, 0x3f, 0xff, 0xff, 0xff, 0]).await;
     assert!(matches!(result, Err(Error::Lost { sent: true, .. })), "{result:?}");
-    assert!(connection.unwrap().input.capacity() <= 2 * READ_AHEAD);
+    assert!(connection.unwrap().wire.room() <= ROOM);
 }
 
 /// Data that `box.session.push()` sends ahead of an answer is skipped, however much it is.
@@ -125,7 +138,7 @@ async fn what_is_pushed_ahead_of_an_answer_takes_no_memory() {
     assert!(result.unwrap());
     let connection = connection.unwrap();
     assert!(connection.is_usable());
-    assert!(connection.input.capacity() <= 2 * READ_AHEAD, "{}", connection.input.capacity());
+    assert!(connection.wire.room() <= ROOM, "{}", connection.wire.room());
 }
 
 #[tokio::test]
@@ -151,6 +164,156 @@ async fn more_than_the_answer_breaks_the_connection_before_the_next_request() {
         assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
         assert!(!connection.is_usable());
     }
+}
+
+/// A connection that is made, and the server's side of it.
+pub(crate) async fn connected() -> (Connection, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let transport = transport(&listener);
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(&greeting()).await.unwrap();
+        stream
+    };
+    let (connection, server) = tokio::join!(Connection::connect(&transport, None), server);
+    (connection.unwrap(), server)
+}
+
+/// Waits until the request arrives, and gives it up.
+async fn abandon(connection: &mut Connection, server: &mut TcpStream) {
+    let mut bytes = [0; 1024];
+    tokio::select! {
+        answer = connection.ping() => panic!("{answer:?}"),
+        read = server.read(&mut bytes) => assert!(read.unwrap() > 0),
+    }
+}
+
+/// The late answer to a request that was given up is not taken for that to the next one.
+#[tokio::test]
+async fn a_request_that_is_given_up_ends_the_connection() {
+    let (mut connection, mut server) = connected().await;
+    abandon(&mut connection, &mut server).await;
+    server.write_all(&framed(&[OK, &[0x80]])).await.unwrap();
+    let error = connection.ping().await.unwrap_err();
+    assert_eq!(error.fate(), Fate::NotSent, "{error}");
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_a_server_that_has_closed() {
+    let (mut connection, server) = connected().await;
+    drop(server);
+    // until it is seen here
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let error = connection.ping().await.unwrap_err();
+    assert_eq!(error.fate(), Fate::NotSent, "{error}");
+    assert!(error.to_string().contains("the server closed the connection"), "{error}");
+    assert!(!connection.is_usable());
+}
+
+/// An answer counts that has come whole before the server's end, also where the end comes with it; the next request is not
+/// sent.
+#[tokio::test]
+async fn an_answer_before_the_end_counts() {
+    let (mut connection, mut server) = connected().await;
+    let answer = async {
+        assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
+        server.write_all(&framed(&[OK, &[0x80]])).await.unwrap();
+        drop(server);
+    };
+    let (answered, ()) = tokio::join!(connection.ping(), answer);
+    answered.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(connection.ping().await.unwrap_err().fate(), Fate::NotSent);
+}
+
+#[tokio::test]
+async fn an_answer_of_100_mb_is_read_and_takes_no_memory_afterwards() {
+    const BYTES: u32 = 100 * 1024 * 1024;
+    let text = vec![b'x'; BYTES as usize];
+    let head = [&[0x81, 0x30, 0x91, 0xdb][..], &BYTES.to_be_bytes()].concat();
+    let (mut connection, mut server) = connected().await;
+    let answer = async {
+        assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
+        server.write_all(&framed(&[OK, &head, &text])).await.unwrap();
+        assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
+        server.write_all(&framed(&[&[0x82, 0x00, 0x00, 0x01, 0x02], &[0x80]])).await.unwrap();
+    };
+    let asked = async {
+        let mut reply = connection
+            .eval("", |args| {
+                args.array(0);
+            })
+            .await
+            .unwrap();
+        reply.tuple(1).unwrap();
+        assert!(reply.bytes().unwrap() == text);
+        connection.ping().await.unwrap();
+    };
+    tokio::join!(asked, answer);
+    assert!(connection.wire.room() <= ROOM, "{}", connection.wire.room());
+}
+
+/// Answers in another order than the requests, one of them pushed, one an error; and what is known of requests when the
+/// connection ends: those that were not handed to the network are told from the others.
+#[tokio::test]
+async fn a_pipeline_knows_what_was_answered_and_what_was_sent() {
+    let (connection, mut server) = connected().await;
+    let mut pipeline = Pipeline::new(connection);
+    let call = |pipeline: &mut Pipeline, bytes: usize| {
+        pipeline.call("f", |args| {
+            args.array(1).raw_str(&vec![b'x'; bytes]);
+        })
+    };
+    let asked: Vec<_> = (0..3).map(|_| call(&mut pipeline, 10).unwrap()).collect();
+    assert!(asked.iter().all(|(_, place)| !pipeline.reached(*place)));
+    pipeline.flush().await.unwrap();
+    assert!(asked.iter().all(|(_, place)| pipeline.reached(*place)));
+    let header = |code: &[u8], number: u8| [&[0x82, 0x00][..], code, &[0x01, number]].concat();
+    server.write_all(&framed(&[&header(&[0x00], 3), &[0x80]])).await.unwrap();
+    server.write_all(&framed(&[&header(&[0xcc, 0x80], 1), &[0x80]])).await.unwrap();
+    server.write_all(&framed(&[&header(&[0xcd, 0x80, 0x03], 1), &[0x81, 0x31, 0xa1, b'x']])).await.unwrap();
+    let mut answers = Vec::new();
+    while answers.len() < 2 {
+        pipeline.read().await.unwrap();
+        while let Some((number, error)) = pipeline.arrived().unwrap() {
+            answers.push((number, error.and_then(|error| error.code())));
+        }
+    }
+    assert_eq!(answers, [(3, None), (1, Some(3))]);
+    // what is pushed takes no memory, however much it is
+    let answer = async {
+        for _ in 0..128 {
+            let header = header(&[0xcc, 0x80], 2);
+            server
+                .write_all(&framed(&[&header, &[0x81, 0x30, 0xc6, 0, 1, 0, 0], &vec![7; 65_536]]))
+                .await
+                .unwrap();
+        }
+        server.write_all(&framed(&[&header(&[0x00], 2), &[0x80]])).await.unwrap();
+    };
+    let heard = async {
+        loop {
+            pipeline.read().await.unwrap();
+            if let Some(answer) = pipeline.arrived().unwrap() {
+                break answer;
+            }
+        }
+    };
+    assert!(matches!(tokio::join!(heard, answer).0, (2, None)));
+    assert!(pipeline.connection.wire.room() <= ROOM, "{}", pipeline.connection.wire.room());
+
+    // the server reads no more, until no byte of the last request is on its way
+    let last = loop {
+        let (_, place) = call(&mut pipeline, 1_000_000).unwrap();
+        let flushed = tokio::time::timeout(Duration::from_millis(100), pipeline.flush()).await;
+        if flushed.is_err() && !pipeline.reached(place) {
+            break place;
+        }
+    };
+    drop(server);
+    let error = pipeline.flush().await.unwrap_err();
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    assert!(!pipeline.reached(last) && pipeline.reached(asked[1].1));
 }
 
 #[tokio::test]

@@ -1,0 +1,9 @@
+//! Operations on records of Tarantool for a profiler: `tarantool_records ADDRESS MIX LOCK OPERATIONS`.
+
+use std::process::ExitCode;
+
+use acidtest_store_tarantool::Tarantool;
+
+fn main() -> ExitCode {
+    acidtest_testbed::profile(async |address| Tarantool::open(address).await)
+}
