@@ -25,9 +25,13 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 /// Shortest interval between readings of memory, storage and new processes.
 const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// After a sample that cost some CPU time, the next one waits at least this many times as long. A large server,
-/// whose memory is slow to add up, thus makes sampling rarer and not more expensive.
+/// After a sample that cost some CPU time, the next one waits at least this many times as long. A large server thus makes
+/// sampling rarer and not more expensive.
 const REST: u32 = 50;
+
+/// The same after memory was read, which is slow to add up. What it costs is the client's, and the client of a fast store
+/// uses little.
+const CLOSE_REST: u32 = 200;
 
 /// Samples this process, a server's process tree and the machine until it is stopped.
 ///
@@ -141,23 +145,37 @@ impl Watch {
         let since = ticks_since_boot();
         // the machine is read first here and last at the end, so that the groups' use lies within the machine's
         let machine = MachineWatch::start(every);
-        let now = Instant::now();
         let tree = |pid: u32| {
             let pid = i32::try_from(pid).ok().filter(|pid| *pid != own)?;
             Some(Group::new(pid, true, since, every))
         };
+        let mut server = server.and_then(tree);
+        let mut others: Vec<_> =
+            others.iter().filter_map(|(name, pid)| Some(((*name).to_owned(), tree(*pid)?))).collect();
+        let before = thread_cpu();
+        for group in server.iter_mut().chain(others.iter_mut().map(|(_, group)| group)) {
+            group.adopt(by_parent(own));
+            group.look_at_memory();
+        }
+        let close_cost = thread_cpu().saturating_sub(before);
+        // the client is counted from here on: not what it has cost to add up the servers' memory
+        let mut client = Group::new(own, false, since, every);
+        client.look_at_memory();
+        let now = Instant::now();
         let mut watch = Self {
             started: now,
             looked: now,
-            next_close_look: now,
+            next_close_look: now + CLOSE_INTERVAL.max(close_cost * CLOSE_REST),
             samples: 0,
-            client: Group::new(own, false, since, every),
-            server: server.and_then(tree),
-            others: others.iter().filter_map(|(name, pid)| Some(((*name).to_owned(), tree(*pid)?))).collect(),
+            client,
+            server,
+            others,
             machine,
             told: Told { at: now, cpu: Vec::new(), machine: None },
         };
-        watch.sample_closely();
+        watch.groups().for_each(Group::look_at_storage);
+        let ended = watch.look();
+        watch.count(&ended);
         watch
     }
 
@@ -186,7 +204,7 @@ impl Watch {
         self.groups().for_each(Group::look_at_memory);
         self.count(&ended);
         let close_cost = thread_cpu().saturating_sub(before);
-        self.next_close_look = self.looked + CLOSE_INTERVAL.max(close_cost * REST);
+        self.next_close_look = self.looked + CLOSE_INTERVAL.max(close_cost * CLOSE_REST);
         cost
     }
 
