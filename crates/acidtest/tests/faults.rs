@@ -402,9 +402,14 @@ fn a_server_that_dies_during_the_audit_leaves_it_unknown() {
         return;
     }
     let bench = Bench::new();
-    let words = ["run", "records", "--mix", "a", "--records", "200000", "--fields", "2", "--store", "redis"];
+    let words = ["run", "records", "--mix", "a", "--fields", "2", "--store", "redis"];
+    let timing = ["--warmup", "0s", "--duration", "500ms"];
+    // so many that their audit lasts 5 s, after which it is told of
+    let mut records = 200_000;
     with_more_time(1, |_| {
-        let mut run = bench.spawn(&[&words[..], &["--warmup", "0s", "--duration", "500ms"]].concat());
+        records *= 2;
+        let many = records.to_string();
+        let mut run = bench.spawn(&[&words[..], &timing, &["--records", &many]].concat());
         let told = std::io::BufReader::new(run.stderr.take().unwrap());
         let reading = thread::spawn(move || {
             std::io::BufRead::lines(told).map_while(Result::ok).find(|line| line.contains("auditing"))
