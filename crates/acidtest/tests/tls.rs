@@ -5,7 +5,7 @@ mod common;
 
 use std::{
     fs,
-    future::Future,
+    future::{Future, poll_fn},
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     path::Path,
@@ -32,7 +32,7 @@ use acidtest_store_rabbitmq::{
 };
 use acidtest_store_redis::Redis;
 use acidtest_testbed::{Private, left_out, wait};
-use acidtest_transport::{Security, Transport};
+use acidtest_transport::{Acceptor, Security, Transport, Wire};
 use acidtest_workloads::Store;
 use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
 use tokio::time::timeout;
@@ -623,4 +623,45 @@ fn tls_is_refused_where_it_means_nothing() {
         assert!(refused.stderr.contains(why), "{}", refused.stderr);
     }
     bench.assert_clean();
+}
+
+/// Where a connection with TLS fails to send, it may have sent a part of what it was given last, and a server may have acted
+/// upon that: so no request passes for one that was not sent.
+#[test]
+fn what_was_to_be_sent_counts_as_sent_once_tls_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let issued = Issuer::new().unwrap().issue(&["127.0.0.1"]).unwrap();
+    let own = OwnCertificate {
+        chain: file("server.pem", &issued.certificate),
+        key: file("server.key", &issued.key),
+    };
+    let patience = Duration::from_secs(20);
+    let acceptor = Acceptor::new(Some(&own)).unwrap();
+    wait(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = Address::parse(&format!("rediss://{}", listener.local_addr().unwrap())).unwrap();
+        let address = with(&address, |tls| *tls = Tls::checking(CertificateCheck::Nothing));
+        let transport = Transport::new(&address, 6379).unwrap();
+        let accepted = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            acceptor.accept(stream, patience).await.unwrap()
+        };
+        let (connected, server) = tokio::join!(transport.connect(), accepted);
+        let mut wire = Wire::new(connected.unwrap());
+        // more than the buffers of both ends of the connection hold
+        wire.output().extend_from_slice(&vec![b'.'; 32 << 20]);
+        let behind = wire.place();
+        wire.output().extend_from_slice(b"behind it");
+        let moment = Duration::from_millis(200);
+        timeout(moment, poll_fn(|context| wire.poll_write(context))).await.unwrap_err();
+        assert!(!wire.reached(behind));
+        drop(server);
+        timeout(patience, poll_fn(|context| wire.poll_write(context))).await.unwrap().unwrap_err();
+        assert!(wire.reached(behind));
+    });
 }

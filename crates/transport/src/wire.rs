@@ -94,7 +94,8 @@ impl Wire {
         Place(self.before + self.output.len() as u64)
     }
 
-    /// Whether any byte from this place on was handed to the network. If not, the server cannot have seen it.
+    /// Whether any byte from this place on was handed to the network. If not, the server cannot have seen it. Once a connection
+    /// with TLS has failed to send, all was: it may have sent a part of what it was given last, and does not say how much.
     #[must_use]
     pub fn reached(&self, place: Place) -> bool {
         self.before + self.written as u64 > place.0
@@ -160,8 +161,19 @@ impl Wire {
     /// Sends all that is to be sent.
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection's. What has arrived is read before it is told: it holds answers, and may say why.
     pub fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sent = ready!(self.poll_send(context));
+        if sent.is_err() {
+            if self.negotiated().is_some() {
+                self.written = self.output.len();
+            }
+            while self.unread().len() < KEPT && self.try_read().is_ok_and(|some| some) {}
+        }
+        Poll::Ready(sent)
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
             match ready!(Pin::new(&mut self.stream).poll_write(context, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -195,13 +207,10 @@ impl Wire {
     /// waits until its answers are read may read nothing itself.
     ///
     /// # Errors
-    /// As of [`poll_read`](Self::poll_read). What has arrived is read before an error of sending is told: it may say why.
+    /// As of [`poll_write`](Self::poll_write) and [`poll_read`](Self::poll_read).
     pub fn poll_exchange(&mut self, context: &mut Context<'_>, missing: usize) -> Poll<io::Result<()>> {
         match self.poll_write(context) {
-            Poll::Ready(Err(error)) => {
-                while self.unread().len() < KEPT && self.try_read().is_ok_and(|some| some) {}
-                Poll::Ready(Err(error))
-            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => self.poll_read(context, missing),
         }
     }
