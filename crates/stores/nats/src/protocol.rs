@@ -16,6 +16,8 @@ mod message;
 mod nkey;
 mod wire;
 
+#[cfg(test)]
+pub(crate) use connection::tests;
 pub use connection::{Connection, Info, Login, Place};
 pub use error::{ApiError, Error};
 pub use message::{DeliveredMessage, Message};

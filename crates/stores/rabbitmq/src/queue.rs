@@ -322,6 +322,9 @@ impl Publisher {
         match self.ack {
             Ack::None => {
                 self.connection.flush().await?;
+                // messages that no queue takes are returned without being asked for
+                self.connection.look();
+                self.note_heard(ended);
                 self.end_all(ended);
             }
             Ack::Confirm => {
@@ -633,5 +636,22 @@ mod tests {
         let (settled, ended) = settle(&mut producer).await;
         assert!(settled.unwrap_err().connection_lost);
         assert_eq!(ended, []);
+    }
+
+    /// A producer that waits for no confirmations still hears what the broker gives back, and keeps none of it.
+    #[tokio::test]
+    async fn what_is_returned_to_a_producer_without_confirmations_is_not_kept() {
+        let (mut producer, mut broker) = producer(Ack::None).await;
+        let mut failed = 0;
+        for _ in 0..200 {
+            producer.send(&message(1_000)).await.unwrap();
+            broker.write_all(&amqp::tests::returned(&message(1_000).body)).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let (settled, ended) = settle(&mut producer).await;
+            assert!(settled.is_ok());
+            failed += ended.iter().filter(|ended| matches!(ended.attempt, Attempt::Failed(_))).count();
+            assert!(!producer.connection.has_heard());
+        }
+        assert!(failed > 0, "none is known to be returned");
     }
 }

@@ -170,7 +170,7 @@ impl Connector for RedisConnector {
             Ack::Transaction => PublishMethod::Transaction(Session::new(connection), pipe()),
         };
         let (key, add) = (self.key.clone(), Cmd::new());
-        Ok(RedisPublisher { way, key, add, open: 0, numbers: MessageNumbers::default() })
+        Ok(RedisPublisher { way, key, add, open: 0, numbers: MessageNumbers::default(), unsent: None })
     }
 
     async fn subscriber(&self) -> Result<RedisSubscriber, String> {
@@ -217,6 +217,8 @@ pub struct RedisPublisher {
     /// How many messages have been sent and have no outcome yet.
     open: usize,
     numbers: MessageNumbers,
+    /// How many messages were not sent because the connection had ended, and why it had.
+    unsent: Option<(usize, Fault)>,
 }
 
 /// The outcome of a nil reply: with `NOMKSTREAM`, it says that there is no stream.
@@ -226,6 +228,10 @@ fn no_stream() -> Attempt {
 
 impl Publisher for RedisPublisher {
     async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        if let Some((messages, _)) = &mut self.unsent {
+            *messages += 1;
+            return Ok(());
+        }
         self.open += 1;
         self.add.clear();
         self.add.arg("XADD").arg(&self.key).arg("NOMKSTREAM").arg("*").arg(FIELD).arg(&message.body);
@@ -237,9 +243,12 @@ impl Publisher for RedisPublisher {
                 return Ok(());
             }
         };
-        pushed.map_err(|error| fault(&error))?;
-        if connection.unwritten() >= WRITTEN_AT_ONCE {
-            connection.flush().await.map_err(|error| fault(&error))?;
+        // if the connection has ended, the next `settle` says what has become of each message
+        if let Err(error) = pushed {
+            self.open -= 1;
+            self.unsent = Some((1, fault(&error)));
+        } else if connection.unwritten() >= WRITTEN_AT_ONCE {
+            let _ = connection.flush().await;
         }
         Ok(())
     }
@@ -251,17 +260,20 @@ impl Publisher for RedisPublisher {
                 self.numbers.end(mem::take(&mut self.open), Attempt::Ok, ended)
             }
             PublishMethod::Answered(connection) => {
+                let mut settled = Ok(());
                 for answer in connection.some_answers().await {
                     let attempt = match answer {
                         Ok(Reply::Nil) => no_stream(),
                         Ok(_) => Attempt::Ok,
-                        Err(Error::Answered(error)) => Attempt::Failed(Fault::answered(error.to_string())),
-                        Err(error) => return Err(fault(&error)),
+                        Err(error) => attempt(&error, Request::Change),
                     };
                     self.open = self.open.saturating_sub(1);
-                    self.numbers.end(1, attempt, ended)?;
+                    settled = settled.and(self.numbers.end(1, attempt, ended));
                 }
-                Ok(())
+                if let Some((messages, fault)) = self.unsent.take() {
+                    settled = settled.and(self.numbers.end(messages, Attempt::Failed(fault), ended));
+                }
+                settled
             }
             PublishMethod::Transaction(session, batch) => {
                 let attempt = match session.exec(batch, Request::Change).await {
@@ -539,5 +551,61 @@ impl Subscriber for RedisSubscriber {
             given_back.map(drop)
         };
         done.map_err(|error| fault(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Address;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        time::sleep,
+    };
+
+    use super::*;
+
+    async fn flush(producer: &mut RedisPublisher) {
+        let PublishMethod::Answered(connection) = &mut producer.way else { panic!() };
+        connection.flush().await.unwrap();
+    }
+
+    /// What the server answered before it reset the connection counts, also where it is sending that fails first; and what was
+    /// not sent has failed.
+    #[tokio::test]
+    async fn what_was_answered_before_the_end_is_published() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = Address::parse(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
+        let options = ConnectOptions::new(&address, 6379).unwrap();
+        let serving = async {
+            let (mut server, _) = listener.accept().await.unwrap();
+            assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
+            server.write_all(b"+PONG\r\n").await.unwrap();
+            server
+        };
+        let (connection, mut server) = tokio::join!(options.connect(), serving);
+        let way = PublishMethod::Answered(connection.unwrap());
+        let numbers = MessageNumbers::default();
+        let mut producer =
+            RedisPublisher { way, key: "queue".to_owned(), add: Cmd::new(), open: 0, numbers, unsent: None };
+        let small = Message { body: vec![7; 100] };
+        producer.send(&small).await.unwrap();
+        flush(&mut producer).await;
+        assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
+        server.write_all(b"$3\r\n1-1\r\n").await.unwrap();
+        // it does not read this one, and so resets the connection
+        producer.send(&small).await.unwrap();
+        flush(&mut producer).await;
+        drop(server);
+        sleep(Duration::from_millis(50)).await;
+        // written at once, which fails
+        producer.send(&Message { body: vec![7; WRITTEN_AT_ONCE] }).await.unwrap();
+        producer.send(&small).await.unwrap();
+        let mut ended = Vec::new();
+        assert!(producer.settle(&mut ended).await.unwrap_err().connection_lost);
+        let [first, third, fourth] = &ended[..] else { panic!("{ended:?}") };
+        assert_eq!(*first, Completion { number: 0, attempt: Attempt::Ok });
+        assert!(matches!(third, Completion { number: 2, attempt: Attempt::Failed(_) }), "{ended:?}");
+        assert!(matches!(fourth, Completion { number: 3, attempt: Attempt::Failed(_) }), "{ended:?}");
     }
 }

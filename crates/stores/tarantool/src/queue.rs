@@ -343,10 +343,16 @@ fn fault(error: Error) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::timeout;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        time::{sleep, timeout},
+    };
 
     use super::*;
-    use crate::iproto::{Encoder, tests::connected};
+    use crate::iproto::{
+        Encoder,
+        tests::{connected, done},
+    };
 
     /// Longer than a server of a test takes for anything.
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -386,6 +392,32 @@ mod tests {
             assert_eq!(numbers, (first..sent).collect::<Vec<_>>());
             assert!(ended.iter().all(|ended| matches!(ended.attempt, Attempt::Failed(_))), "{ended:?}");
         }
+    }
+
+    /// What the server answered before it reset the connection counts, also where it is sending that fails first.
+    #[tokio::test]
+    async fn what_was_answered_before_the_end_is_published() {
+        let (connection, mut server) = connected().await;
+        let mut producer = TarantoolPublisher::new(connection, "put".to_owned(), false);
+        let message = Message { body: vec![7; 100] };
+        producer.send(&message).await.unwrap();
+        producer.pipeline.flush().await.unwrap();
+        assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
+        let first = producer.requests.front().unwrap().number;
+        server.write_all(&done(first.try_into().unwrap())).await.unwrap();
+        // it does not read this one, and so resets the connection
+        producer.send(&message).await.unwrap();
+        producer.pipeline.flush().await.unwrap();
+        drop(server);
+        sleep(Duration::from_millis(50)).await;
+        producer.send(&message).await.unwrap();
+        let mut ended = Vec::new();
+        producer.settle(&mut ended).await.unwrap();
+        assert_eq!(ended, [Completion { number: 0, attempt: Attempt::Ok }]);
+        ended.clear();
+        let settled = timeout(PATIENCE, producer.settle(&mut ended)).await.unwrap();
+        assert!(settled.unwrap_err().connection_lost);
+        assert!(matches!(&ended[..], [Completion { number: 2, attempt: Attempt::Failed(_) }]), "{ended:?}");
     }
 
     /// A tuple that nobody published is for the audit to judge, and so must be taken.

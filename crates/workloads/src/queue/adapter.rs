@@ -49,7 +49,7 @@ pub struct MessageNumbers {
 }
 
 impl MessageNumbers {
-    /// Adds the next `messages` messages to `ended`, all with the same outcome.
+    /// Adds the next `messages` messages to `ended`, all with the same outcome, unless that is unknown.
     ///
     /// # Errors
     /// The outcome is unknown, or the attempt cost the connection.
@@ -59,11 +59,11 @@ impl MessageNumbers {
         attempt: Attempt,
         ended: &mut Vec<Completion>,
     ) -> Result<(), Fault> {
+        let numbers = self.next..self.next + messages as u64;
+        self.next = numbers.end;
         if let Attempt::Unknown(fault) = attempt {
             return Err(fault);
         }
-        let numbers = self.next..self.next + messages as u64;
-        self.next = numbers.end;
         ended.extend(numbers.map(|number| Completion { number, attempt: attempt.clone() }));
         match attempt {
             Attempt::Failed(fault) if fault.connection_lost => Err(fault),

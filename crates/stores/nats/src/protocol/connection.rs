@@ -422,4 +422,4 @@ fn words(bytes: Option<&[u8]>) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

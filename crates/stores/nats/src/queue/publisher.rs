@@ -73,6 +73,8 @@ impl Producer {
     async fn written(&mut self, ended: &mut Vec<Completion>) -> Result<(), Error> {
         self.connection.flush().await?;
         ended.extend(self.unwritten.drain(..).map(|(number, _)| Completion { number, attempt: Attempt::Ok }));
+        // what was read meanwhile may be a ping, on whose answer the server insists
+        while self.connection.arrived()?.is_some() {}
         Ok(())
     }
 }
@@ -111,6 +113,10 @@ impl Publisher for Producer {
             (false, _) => self.written(ended).await,
         };
         if let Err(error) = settled {
+            // what arrived before the end counts
+            while let Ok(Some(message)) = self.connection.arrived() {
+                ended.extend(answer(&message));
+            }
             return Err(self.lost(&error, ended));
         }
         if self.connection.unwritten() == 0 {
@@ -156,7 +162,81 @@ fn answer(message: &protocol::Message<'_>) -> Option<Completion> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use acidtest_workloads::queue::Parameters;
+
     use super::*;
+    use crate::protocol::tests::{Peer, connected, run};
+
+    async fn producer(ack: Ack) -> (Producer, Peer) {
+        let (connection, peer) = connected().await;
+        let delivery = Parameters { ack, ..Parameters::default() }.delivery();
+        (Producer::new(connection, "subject".to_owned(), &delivery), peer)
+    }
+
+    async fn send(producer: &mut Producer, body: &str) {
+        producer.send(&Message { body: body.into() }).await.unwrap();
+    }
+
+    /// What the server acknowledged before its end counts, also where the end is seen before the acknowledgements are looked at.
+    #[test]
+    fn what_was_acknowledged_before_the_end_is_published() {
+        run(async {
+            let (mut producer, mut peer) = producer(Ack::Confirm).await;
+            for body in ["zero", "one", "two"] {
+                send(&mut producer, body).await;
+            }
+            producer.connection.flush().await.unwrap();
+            peer.hears("two").await;
+            for number in 0..2 {
+                let said = br#"{"stream":"s","seq":7}"#;
+                let said = std::str::from_utf8(said).unwrap();
+                let inbox = producer.connection.inbox().to_owned();
+                peer.say(&format!("MSG {inbox}{number} 1 {}\r\n{said}\r\n", said.len())).await;
+            }
+            drop(peer);
+            let mut ended = Vec::new();
+            // the end is seen by one of these
+            while producer.unsent.is_empty() {
+                send(&mut producer, "late").await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let last = producer.next - 1;
+            assert!(producer.settle(&mut ended).await.unwrap_err().connection_lost);
+            let published = |number| Completion { number, attempt: Attempt::Ok };
+            assert!(ended.contains(&published(0)) && ended.contains(&published(1)), "{ended:?}");
+            let failed: Vec<_> = ended.iter().filter(|ended| ended.attempt != Attempt::Ok).collect();
+            assert!(
+                failed.iter().all(|ended| matches!(ended.attempt, Attempt::Failed(_)) && ended.number > 2),
+                "{ended:?}"
+            );
+            assert!(failed.iter().any(|ended| ended.number == last), "{ended:?}");
+        });
+    }
+
+    /// A server ends the connection of a client that does not answer its pings.
+    #[test]
+    fn a_producer_without_acknowledgements_answers_pings() {
+        run(async {
+            let (mut producer, mut peer) = producer(Ack::None).await;
+            let pinged = async {
+                peer.say("PING\r\n").await;
+                peer.hears("PONG\r\n").await;
+            };
+            let publishes = async {
+                loop {
+                    send(&mut producer, "body").await;
+                    producer.settle(&mut Vec::new()).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::select! {
+                () = pinged => {}
+                () = publishes => {}
+            }
+        });
+    }
 
     fn answered(headers: &[u8], payload: &[u8]) -> Attempt {
         let message = protocol::Message::sample("_INBOX.a.", "_INBOX.a.5", headers, payload);

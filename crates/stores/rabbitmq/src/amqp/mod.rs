@@ -300,7 +300,17 @@ impl Connection {
         .await
     }
 
-    /// The next event that has arrived already, if any.
+    /// Takes what has arrived, without waiting. Costs no system call as long as nothing has. Whether the connection has ended is
+    /// told by whatever waits on it next.
+    pub(crate) fn look(&mut self) {
+        let read = self.wire.try_read();
+        self.understand();
+        if let Err(error) = read {
+            self.ended.get_or_insert_with(|| error.into());
+        }
+    }
+
+    /// The next event that has been heard already, if any.
     pub fn heard(&mut self) -> Option<Event> {
         self.taken(0)
     }
@@ -487,6 +497,18 @@ pub(crate) mod tests {
     pub(crate) fn acknowledgement(tag: u64) -> Vec<u8> {
         let mut said = Vec::new();
         wire::method(&mut said, CHANNEL, wire::ACK, &Arguments::default().longlong(tag).byte(1));
+        said
+    }
+
+    /// What a broker says when no queue takes a message.
+    pub(crate) fn returned(body: &[u8]) -> Vec<u8> {
+        let mut said = Vec::new();
+        let arguments = Arguments::default().short(312).name("NO_ROUTE").name("").name("queue");
+        wire::method(&mut said, CHANNEL, wire::RETURN, &arguments);
+        let mut published = Vec::new();
+        Envelope::new("", true).write(&mut published, body, FRAME_MAX as usize);
+        let (_, method) = wire::first(&published, FRAME_MAX as usize).unwrap().unwrap();
+        said.extend_from_slice(&published[method..]);
         said
     }
 

@@ -146,6 +146,8 @@ impl Connection {
         self.requests.usable()?;
         self.forget_told();
         poll_fn(|context| self.wire.poll_write(context)).await.map_err(|error| {
+            // what arrived before the end counts
+            self.understand();
             self.end(&error.to_string());
             Error::Lost(error.to_string())
         })

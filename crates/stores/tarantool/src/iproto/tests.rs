@@ -179,6 +179,11 @@ pub(crate) async fn connected() -> (Connection, TcpStream) {
     (connection.unwrap(), server)
 }
 
+/// The server's answer to a request of this number.
+pub(crate) fn done(number: u8) -> Vec<u8> {
+    framed(&[&[0x82, 0x00, 0x00, 0x01, number], DATA_OF_ONE_TRUE])
+}
+
 /// Waits until the request arrives, and gives it up.
 async fn abandon(connection: &mut Connection, server: &mut TcpStream) {
     let mut bytes = [0; 1024];

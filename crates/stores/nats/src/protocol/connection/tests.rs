@@ -12,24 +12,24 @@ use super::*;
 const INFO: &str =
     "INFO {\"version\":\"2.9.10\",\"max_payload\":100,\"headers\":true,\"jetstream\":true} \r\n";
 
-fn run<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { timeout(Duration::from_mins(2), work).await.unwrap() })
 }
 
 /// The server's side of a connection, played by the test.
-struct Peer {
+pub(crate) struct Peer {
     stream: TcpStream,
     heard: Vec<u8>,
 }
 
 impl Peer {
-    async fn say(&mut self, text: &str) {
+    pub(crate) async fn say(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
     /// Reads until the client has sent this text.
-    async fn hears(&mut self, text: &str) {
+    pub(crate) async fn hears(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.heard).contains(text) {
             assert!(
                 self.stream.read_buf(&mut self.heard).await.unwrap() > 0,
@@ -58,7 +58,7 @@ async fn meet(greeting: &str, after: &str) -> (Result<Connection, Error>, Peer) 
     tokio::join!(Connection::connect(&transport, &login), server)
 }
 
-async fn connected() -> (Connection, Peer) {
+pub(crate) async fn connected() -> (Connection, Peer) {
     let (connection, peer) = meet(INFO, "PONG\r\n").await;
     (connection.unwrap(), peer)
 }
