@@ -180,7 +180,7 @@ impl State {
             let mut staged = PendingWrite::default();
             let mut plant = Plant::new(world, Faults::default());
             let done = requests.iter().try_for_each(|request| {
-                step(layout, self, &mut staged, &mut plant, request, &mut Answer::default())
+                step(layout, self, &mut staged, &mut plant, request, &mut Found::default())
             });
             if done.is_ok() {
                 self.commit(staged, 0);
@@ -208,7 +208,35 @@ impl State {
     }
 }
 
-/// Performs one request against the state: answers reads and stages writes.
+/// What a request has found and written.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    records: Vec<(u64, Arc<[u8]>)>,
+    written: Option<u64>,
+}
+
+impl Found {
+    fn record(&mut self, version: u64, bytes: &Arc<[u8]>) {
+        self.records.push((version, Arc::clone(bytes)));
+    }
+
+    fn answer(&self, layout: &Layout, answer: &mut Answer) {
+        for (version, bytes) in &self.records {
+            answer.record(*version, bytes.chunks(layout.field_bytes as usize));
+        }
+        if let Some(version) = self.written {
+            answer.wrote(version);
+        }
+    }
+
+    /// The records for the witness, which must not learn them from the check that the audit judges by.
+    fn versions(&self, layout: &Layout) -> Vec<RecordVersion> {
+        let each = layout.field_bytes as usize;
+        self.records.iter().map(|(version, bytes)| (*version, tag_of(bytes.chunks(each)))).collect()
+    }
+}
+
+/// Performs one request against the state: finds records and stages writes.
 ///
 /// # Errors
 /// How the operation ends without being committed.
@@ -218,16 +246,16 @@ fn step(
     staged: &mut PendingWrite,
     plant: &mut Plant,
     request: &Request,
-    answer: &mut Answer,
+    found: &mut Found,
 ) -> Result<(), Attempt> {
     if request.action == Action::Scan {
         staged.scanned = Some(state.commits);
         let length = request.length as usize;
-        let mut found: BTreeMap<&String, &Row> =
+        let mut rows: BTreeMap<&String, &Row> =
             state.rows.range(request.key.clone()..).take(length).collect();
-        found.extend(staged.written.range(request.key.clone()..));
-        for row in found.into_values().take(length) {
-            tell(layout, answer, row.version, &row.bytes);
+        rows.extend(staged.written.range(request.key.clone()..));
+        for row in rows.into_values().take(length) {
+            found.record(row.version, &row.bytes);
         }
         return Ok(());
     }
@@ -235,12 +263,12 @@ fn step(
     match (request.action, row) {
         (Action::Insert, None) => insert(staged, plant, request),
         (Action::Insert, Some(_)) | (_, None) => return Err(Attempt::Refused),
-        (Action::Read, Some(row)) => return read(layout, plant, &row, answer),
+        (Action::Read, Some(row)) => return read(layout, plant, &row, found),
         (action, Some(row)) => {
             if action == Action::Modify {
-                tell(layout, answer, row.version, &row.bytes);
+                found.record(row.version, &row.bytes);
             }
-            update(layout, staged, plant, request, &row, answer);
+            update(layout, staged, plant, request, &row, found);
             if plant.strikes(Bug::StrayFields) {
                 stray(state, staged, request);
             }
@@ -258,20 +286,16 @@ fn stray(state: &State, staged: &mut PendingWrite, request: &Request) {
     }
 }
 
-fn tell(layout: &Layout, answer: &mut Answer, version: u64, bytes: &[u8]) {
-    answer.record(version, bytes.chunks(layout.field_bytes as usize));
-}
-
-fn read(layout: &Layout, plant: &mut Plant, row: &Row, answer: &mut Answer) -> Result<(), Attempt> {
+fn read(layout: &Layout, plant: &mut Plant, row: &Row, found: &mut Found) -> Result<(), Attempt> {
     if plant.strikes(Bug::MissRead) {
         return Err(Attempt::Refused);
     }
     match &row.before {
-        Some((version, bytes)) if plant.strikes(Bug::StaleRead) => tell(layout, answer, *version, bytes),
+        Some((version, bytes)) if plant.strikes(Bug::StaleRead) => found.record(*version, bytes),
         Some((_, bytes)) if plant.strikes(Bug::TearRead) => {
-            tell(layout, answer, row.version, &torn(bytes, &row.bytes, layout));
+            found.record(row.version, &torn(bytes, &row.bytes, layout));
         }
-        _ => tell(layout, answer, row.version, &row.bytes),
+        _ => found.record(row.version, &row.bytes),
     }
     Ok(())
 }
@@ -294,10 +318,10 @@ fn update(
     plant: &mut Plant,
     request: &Request,
     row: &Row,
-    answer: &mut Answer,
+    found: &mut Found,
 ) {
     let mut updated = row.updated(&request.fields);
-    answer.wrote(if plant.strikes(Bug::OldVersion) { row.version } else { updated.version });
+    found.written = Some(if plant.strikes(Bug::OldVersion) { row.version } else { updated.version });
     if plant.strikes(Bug::DropWrite) {
         return;
     }
@@ -413,13 +437,12 @@ impl Drop for Pending {
 
 impl Pending {
     /// Tells the witness the outcome that the client is told.
-    fn end(&mut self, attempt: &Attempt, answers: &[Answer]) {
+    fn end(&mut self, attempt: &Attempt, found: &[Found]) {
         let mut witness = locked(&self.table.witness);
         match attempt {
             Attempt::Ok => {
-                for (request, answer) in self.requests.iter().zip(answers) {
-                    let read: Vec<RecordVersion> = answer.read().collect();
-                    witness.acknowledged(request, &read, answer.written());
+                for (request, found) in self.requests.iter().zip(found) {
+                    witness.acknowledged(request, &found.versions(&self.table.layout), found.written);
                 }
             }
             Attempt::Refused => {
@@ -458,16 +481,21 @@ impl Operations for Connection {
 impl Connection {
     async fn perform(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         let table = Arc::clone(&self.store.table);
+        let layout = table.layout;
         let mut pending = Pending { requests: self.begin(requests), table, ended: false };
+        let mut found = vec![Found::default(); requests.len()];
         let attempt = match self.link.send().await {
             Ok(()) => {
-                let attempt = self.store.perform(requests, answers).await;
+                let attempt = self.store.perform(requests, &mut found).await;
                 self.link.answer_attempt(attempt).await
             }
             Err(attempt) => attempt,
         };
-        self.link.note(|| shown(requests, answers, &attempt));
-        pending.end(&attempt, answers);
+        for (found, answer) in found.iter().zip(answers) {
+            found.answer(&layout, answer);
+        }
+        self.link.note(|| shown(requests, &found, &layout, &attempt));
+        pending.end(&attempt, &found);
         if attempt == Attempt::Conflict {
             self.begun = Some(mem::take(&mut pending.requests));
         }
@@ -498,20 +526,19 @@ impl Connection {
 }
 
 /// The operation and its outcome as a line of the history.
-fn shown(requests: &[Request], answers: &[Answer], attempt: &Attempt) -> String {
-    let one = |(request, answer): (&Request, &Answer)| {
-        let read: Vec<RecordVersion> = answer.read().collect();
-        let (tag, wrote) = (request.fields.tag(), answer.written());
+fn shown(requests: &[Request], found: &[Found], layout: &Layout, attempt: &Attempt) -> String {
+    let one = |(request, found): (&Request, &Found)| {
+        let (tag, read, wrote) = (request.fields.tag(), found.versions(layout), found.written);
         format!("{:?} {} tag {tag:x}: read {read:x?}, wrote {wrote:?}", request.action, request.number)
     };
-    let all: Vec<String> = requests.iter().zip(answers).map(one).collect();
+    let all: Vec<String> = requests.iter().zip(found).map(one).collect();
     format!("{attempt:?}: {}", all.join("; "))
 }
 
 impl Client {
     /// Reads and stages, then commits. Under the native lock, and for a single read, all in one critical section; in
     /// the other modes other clients may run in between.
-    async fn perform(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
+    async fn perform(&mut self, requests: &[Request], found: &mut [Found]) -> Attempt {
         let table = Arc::clone(&self.table);
         let mut held = Vec::new();
         if self.wanted.lock == Lock::Hard && !reads_once(requests) {
@@ -522,8 +549,8 @@ impl Client {
         let gives_way = self.wanted.lock != Lock::Native && !reads_once(requests);
         let mut staged = PendingWrite::default();
         if gives_way {
-            for (request, answer) in requests.iter().zip(answers.iter_mut()) {
-                if let Err(end) = self.step(&table.settled(&self.plant.world), &mut staged, request, answer) {
+            for (request, found) in requests.iter().zip(found.iter_mut()) {
+                if let Err(end) = self.step(&table.settled(&self.plant.world), &mut staged, request, found) {
                     return end;
                 }
                 self.plant.give_way().await;
@@ -532,8 +559,8 @@ impl Client {
         let done = {
             let mut state = table.settled(&self.plant.world);
             if !gives_way {
-                for (request, answer) in requests.iter().zip(answers) {
-                    if let Err(end) = self.step(&state, &mut staged, request, answer) {
+                for (request, found) in requests.iter().zip(found) {
+                    if let Err(end) = self.step(&state, &mut staged, request, found) {
                         return end;
                     }
                 }
@@ -551,9 +578,9 @@ impl Client {
         state: &State,
         staged: &mut PendingWrite,
         request: &Request,
-        answer: &mut Answer,
+        found: &mut Found,
     ) -> Result<(), Attempt> {
-        step(&self.table.layout, state, staged, &mut self.plant, request, answer)
+        step(&self.table.layout, state, staged, &mut self.plant, request, found)
     }
 
     /// Whether a commit is a conflict if what was read has changed: under the soft lock, and in serializable
