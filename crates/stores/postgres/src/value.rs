@@ -26,6 +26,11 @@ pub enum Value<'a> {
 impl ToSql for Value<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
         match *self {
+            // for other kinds of text, the library compares names of types
+            Self::Text(text) if *kind == Type::TEXT => {
+                out.extend_from_slice(text.as_bytes());
+                Ok(IsNull::No)
+            }
             Self::Text(text) if <&str as ToSql>::accepts(kind) => text.to_sql(kind, out),
             Self::Bytes(bytes) if *kind == Type::BYTEA => bytes.to_sql(kind, out),
             Self::Number(number) if *kind == Type::INT8 => number.to_sql(kind, out),
