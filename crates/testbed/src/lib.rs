@@ -36,7 +36,7 @@ pub use case::{InventoryRun, NAMESPACE, SEED, for_operations, for_time, to_the_e
 pub use garbled::{Change, changes, garble};
 pub use played::Played;
 pub use private::{Private, left_out, wanted};
-pub use profile::profile;
+pub use profile::{profile_queue, profile_records};
 pub use rabbitmq::control;
 pub use relay::{Pace, Relay};
 pub use steps::{until, with_more_time};

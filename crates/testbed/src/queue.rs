@@ -101,6 +101,12 @@ impl QueueRun {
         steps::run(store, &load(millis), self.tasks(store))
     }
 
+    /// Runs them on one thread for so many messages.
+    pub(crate) fn drive_messages(&self, store: &impl Store, messages: u64) -> Measurement {
+        let load = Load { extent: Extent::Operations(messages), threads: 1, ..load(0) };
+        steps::run(store, &load, self.tasks(store))
+    }
+
     fn tasks(&self, store: &impl Store) -> Vec<ClientTask> {
         let clients = self.workload.clients().unwrap();
         (0..clients).map(|_| self.trial.client(store, &self.place).unwrap()).collect()

@@ -1,0 +1,9 @@
+//! Messages of Tarantool for a profiler: `tarantool_queue ADDRESS PHASE WINDOW MESSAGES`.
+
+use std::process::ExitCode;
+
+use acidtest_store_tarantool::Tarantool;
+
+fn main() -> ExitCode {
+    acidtest_testbed::profile_queue(async |address| Tarantool::open(address).await)
+}
