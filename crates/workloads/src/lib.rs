@@ -17,6 +17,7 @@ pub mod parcels;
 mod pieces;
 pub mod queue;
 pub mod records;
+mod shared_count;
 mod store;
 mod verdict;
 mod workload;

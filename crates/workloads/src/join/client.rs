@@ -1,17 +1,14 @@
 //! The client: joins in both orders, in turn, and checks the rows.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
 
 use super::{Connector, JoinAnswer, Operations, TableOrder};
-use crate::lives::{Crash, Damage, Life, Lives};
+use crate::{
+    lives::{Crash, Damage, Life, Lives},
+    shared_count::SharedCount,
+};
 
 /// Names of the operations, in the order of their kinds.
 pub const OPERATIONS: &[&str] = &["ext_first", "usertable_first"];
@@ -25,7 +22,7 @@ pub struct Scenario {
 
 #[derive(Debug, Default)]
 struct JoinCounts {
-    acknowledged: AtomicU64,
+    acknowledged: SharedCount,
     wrong: Damage,
     lives: Lives,
 }
@@ -40,7 +37,7 @@ impl Scenario {
     /// The number of joins that were acknowledged, and how many of them returned other rows than were loaded.
     #[must_use]
     pub fn found(&self) -> (u64, u64) {
-        (self.found.acknowledged.load(Relaxed), self.found.wrong.all())
+        (self.found.acknowledged.sum(), self.found.wrong.all())
     }
 
     /// How many of those returned other rows before the server was ended for the first time.
@@ -55,17 +52,19 @@ impl Scenario {
 
     /// What was counted, to be written.
     pub(crate) fn counts(&self) -> (u64, [u64; 2]) {
-        (self.found.acknowledged.load(Relaxed), self.found.wrong.counts())
+        (self.found.acknowledged.sum(), self.found.wrong.counts())
     }
 
     /// Adds what another process has counted; `knows_crashes` is whether it was told of each crash in time.
     pub(crate) fn add(&self, (acknowledged, wrong): (u64, [u64; 2]), knows_crashes: bool) {
-        self.found.acknowledged.fetch_add(acknowledged, Relaxed);
+        self.found.acknowledged.add(acknowledged);
         self.found.wrong.merge(wrong, knows_crashes);
     }
 }
 
 struct JoinClient<C: Connector> {
+    /// Among all of the trial.
+    index: usize,
     scenario: Scenario,
     connector: C,
     connection: Option<C::Connection>,
@@ -96,7 +95,7 @@ impl<C: Connector> Client for JoinClient<C> {
     fn account(&mut self, _: TableOrder, outcome: Outcome) {
         if outcome == Outcome::Ok {
             let Scenario { expected, found } = &self.scenario;
-            found.acknowledged.fetch_add(1, Relaxed);
+            found.acknowledged.add_one(self.index);
             if !self.joined.is(expected) {
                 // rows were loaded in the first life, and a crash may have lost them since
                 found.wrong.add(found.lives.now() == Life::FIRST);
@@ -119,13 +118,14 @@ where
     C: Connector + Send + 'static,
 {
     Box::new(move |seat| {
-        let turn = seat.index();
+        let index = seat.index();
         Box::pin(seat.drive(JoinClient {
+            index,
             scenario,
             connector,
             connection: None,
             joined: JoinAnswer::default(),
-            turn,
+            turn: index,
         }))
     })
 }
@@ -162,6 +162,7 @@ mod tests {
     fn a_planted_row_is_found_and_both_orders_are_asked_in_turn() {
         let scenario = Scenario::new(BTreeSet::from(["a".to_owned()]));
         let mut client = JoinClient {
+            index: 0,
             scenario: scenario.clone(),
             connector: Fake { planted: true },
             connection: None,

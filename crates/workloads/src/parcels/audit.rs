@@ -302,7 +302,7 @@ mod tests {
             let parameters = Parameters { parcels: 4, scans, ..Parameters::default() };
             let ledger = Ledger::of(Part::WHOLE, parameters.loading(3), true);
             ledger.note_loaded();
-            ledger.acknowledged();
+            ledger.acknowledged(0);
             let stored =
                 ledger.loading.rows().map(|row| StoredScan::with(&row.scan, row.id, row.count.into()));
             Self { rows: stored.collect(), ledger, ids: Ids::Counted }

@@ -62,6 +62,8 @@ enum Operation {
 }
 
 struct ParcelsClient<C: Connector> {
+    /// Among all of the trial.
+    index: usize,
     scenario: Scenario,
     connector: C,
     connection: Option<C::Connection>,
@@ -82,6 +84,7 @@ impl<C: Connector> ParcelsClient<C> {
         let client = index as u64 + 1;
         let seed = scenario.seed ^ client.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self {
+            index,
             scenario,
             connector,
             connection: None,
@@ -185,7 +188,7 @@ impl<C: Connector> ParcelsClient<C> {
     fn note_insert(&self, scans: &[Scan], outcome: Outcome) {
         let ledger = &self.scenario.ledger;
         match outcome {
-            Outcome::Ok => ledger.acknowledged(),
+            Outcome::Ok => ledger.acknowledged(self.index),
             Outcome::Unknown => ledger.doubtful(),
             _ => {}
         }
@@ -306,11 +309,11 @@ impl<C: Connector> Client for ParcelsClient<C> {
                 self.spare = scans;
             }
             (Operation::ByHash(parcel, taken), Outcome::Ok) => {
-                ledger.acknowledged();
+                ledger.acknowledged(self.index);
                 self.look_at_parcel(&parcel, taken);
             }
             (Operation::ById(_, expected), Outcome::Ok) => {
-                ledger.acknowledged();
+                ledger.acknowledged(self.index);
                 self.look_at_scan(expected.as_ref());
             }
             // there is none of this id

@@ -16,6 +16,7 @@ use crate::{
     lives::{Crash, Damage, Life, Lives},
     moments::Moments,
     pieces::Pieces,
+    shared_count::SharedCount,
 };
 
 /// How far the insert of a scan has come.
@@ -154,7 +155,7 @@ impl Dealt {
 /// Counts that do not belong to a single scan.
 #[derive(Debug, Default)]
 struct Counts {
-    acknowledged: AtomicU64,
+    acknowledged: SharedCount,
     unknown: AtomicU64,
     missing: Damage,
     misread: Damage,
@@ -167,7 +168,8 @@ struct Counts {
 pub(super) struct Written {
     regular: Vec<(u64, u64)>,
     eighths: Vec<(u64, u64)>,
-    counts: [u64; 2],
+    acknowledged: u64,
+    unknown: u64,
     damage: [[u64; 2]; 4],
 }
 
@@ -301,9 +303,9 @@ impl Ledger {
         }
     }
 
-    /// Counts an acknowledged operation.
-    pub(super) fn acknowledged(&self) {
-        self.counts.acknowledged.fetch_add(1, Relaxed);
+    /// Counts an acknowledged operation of the client with this index.
+    pub(super) fn acknowledged(&self, client: usize) {
+        self.counts.acknowledged.add_one(client);
     }
 
     /// Counts an unanswered operation.
@@ -398,7 +400,8 @@ impl Ledger {
         Written {
             regular: self.regular.written(),
             eighths: self.eighths.written(),
-            counts: [acknowledged, unknown].map(|count| count.load(Relaxed)),
+            acknowledged: acknowledged.sum(),
+            unknown: unknown.load(Relaxed),
             damage: [missing, misread, replaced, early].map(Damage::counts),
         }
     }
@@ -412,9 +415,8 @@ impl Ledger {
         self.regular.merge(&written.regular);
         self.eighths.merge(&written.eighths);
         let Counts { acknowledged, unknown, missing, misread, replaced, early } = &self.counts;
-        for (count, more) in [acknowledged, unknown].into_iter().zip(written.counts) {
-            count.fetch_add(more, Relaxed);
-        }
+        acknowledged.add(written.acknowledged);
+        unknown.fetch_add(written.unknown, Relaxed);
         for (damage, more) in [missing, misread, replaced, early].into_iter().zip(written.damage) {
             damage.merge(more, knows_crashes);
         }
@@ -424,7 +426,7 @@ impl Ledger {
     pub(super) fn proved(&self) -> ProvedCounts {
         let Counts { acknowledged, unknown, missing, misread, replaced, early } = &self.counts;
         ProvedCounts {
-            acknowledged: acknowledged.load(Relaxed),
+            acknowledged: acknowledged.sum(),
             unknown: unknown.load(Relaxed),
             missing: missing.counts(),
             misread: misread.counts(),
@@ -471,7 +473,7 @@ mod tests {
             for _ in 0..30 {
                 let scan = ledger.draw();
                 ledger.ended(&scan, InsertState::Inserted { id: 3, count: 1 });
-                ledger.acknowledged();
+                ledger.acknowledged(0);
                 numbers.push(scan.number());
             }
             assert!(ledger.draw_eighth().is_some());

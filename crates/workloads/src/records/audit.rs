@@ -271,6 +271,7 @@ mod tests {
                 (*version, *tag) = (*version + 1, Some(new));
                 if update >= done {
                     ledger.updated(number, new, Some(*version), known, ledger.life());
+                    ledger.acknowledged(1);
                 }
             }
             self
@@ -279,7 +280,10 @@ mod tests {
         fn insert(mut self, how: InsertState, is_there: bool) -> Self {
             let (number, tag) = (self.ledger.draw_insert(), self.ledger.deal_tags().start);
             match how {
-                InsertState::Acknowledged => self.ledger.was_inserted(number, tag, self.ledger.life()),
+                InsertState::Acknowledged => {
+                    self.ledger.was_inserted(number, tag, self.ledger.life());
+                    self.ledger.acknowledged(2);
+                }
                 InsertState::Not | InsertState::Sent => {}
                 InsertState::Undone | InsertState::Unknown => self.ledger.insert_ended(number, how),
             }
@@ -317,7 +321,7 @@ mod tests {
                 if doubts { (ok, unknown, done.min(unknown)) } else { (ok, 0, 0) }
             });
             let mut trial = if again { Trial::over(&Trial::fresh().updated(2)) } else { Trial::fresh() };
-            trial.ledger.acknowledged();
+            trial.ledger.acknowledged(0);
             for (number, (ok, unknown, done)) in (0..).zip(updates) {
                 trial = trial.update(number, ok, unknown, done);
             }

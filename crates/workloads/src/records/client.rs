@@ -91,6 +91,8 @@ impl Operation {
 }
 
 struct RecordsClient<C: Connector> {
+    /// Among all of the trial.
+    index: usize,
     scenario: Scenario,
     connector: C,
     connection: Option<C::Connection>,
@@ -109,6 +111,7 @@ impl<C: Connector> RecordsClient<C> {
         let client = index as u64 + 1;
         let seed = scenario.seed ^ client.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self {
+            index,
             numbers: scenario.numbers,
             answers: vec![Answer::default(); scenario.transaction],
             scenario,
@@ -150,11 +153,11 @@ impl<C: Connector> RecordsClient<C> {
         let life = known.life.until(ledger.life());
         // a torn record counts however the operation that read it ended
         ledger.torn(answer.torn_records());
+        if outcome == Outcome::Ok {
+            ledger.acknowledged(self.index);
+        }
         match (request.action, outcome) {
-            (Action::Read | Action::Scan, Outcome::Ok) => {
-                ledger.acknowledged();
-                self.look(request, known, answer);
-            }
+            (Action::Read | Action::Scan, Outcome::Ok) => self.look(request, known, answer),
             (Action::Update | Action::Modify, Outcome::Ok) => {
                 ledger.updated(request.number, request.fields.tag(), answer.written(), known.newest, life);
                 if request.action == Action::Modify {

@@ -18,6 +18,7 @@ use crate::{
     lives::{Crash, Damage, Life, Lives},
     moments::Moments,
     pieces::Pieces,
+    shared_count::SharedCount,
 };
 
 /// The first tag that clients write: above every record's number, which is the tag that the record is loaded with.
@@ -142,14 +143,15 @@ pub(crate) struct Written {
     accounts: Vec<(u64, u32, u32, u64)>,
     /// Inserts that were drawn: index and state.
     inserts: Vec<(u64, u8)>,
-    counts: [u64; 3],
+    acknowledged: u64,
+    counts: [u64; 2],
     damage: [[u64; 2]; 4],
 }
 
 /// Counts that do not belong to a single record.
 #[derive(Debug, Default)]
 struct Counts {
-    acknowledged: AtomicU64,
+    acknowledged: SharedCount,
     unknown: AtomicU64,
     torn: AtomicU64,
     mismatched: Damage,
@@ -305,10 +307,8 @@ impl Ledger {
         if let Some(state) = self.inserts.at(index) {
             state.store(how as u8, SeqCst);
         }
-        match how {
-            InsertState::Acknowledged => self.acknowledged(),
-            InsertState::Unknown => self.doubtful(),
-            _ => {}
+        if how == InsertState::Unknown {
+            self.doubtful();
         }
         // the client that ends the first open insert moves `ended` on, over all that have ended meanwhile
         loop {
@@ -359,7 +359,6 @@ impl Ledger {
         before: WrittenVersion,
         life: Life,
     ) {
-        self.acknowledged();
         let Some(account) = self.account(number) else { return };
         account.ok.fetch_add(1, Relaxed);
         if let Some(version) = version {
@@ -377,9 +376,9 @@ impl Ledger {
         }
     }
 
-    /// Counts an acknowledged operation.
-    pub(crate) fn acknowledged(&self) {
-        self.counts.acknowledged.fetch_add(1, Relaxed);
+    /// Counts an acknowledged operation of the client with this index.
+    pub(crate) fn acknowledged(&self, client: usize) {
+        self.counts.acknowledged.add_one(client);
     }
 
     /// Counts an unanswered operation.
@@ -429,7 +428,7 @@ impl Ledger {
         let count = |of: &AtomicU64| of.load(Relaxed);
         let Counts { acknowledged, unknown, torn, mismatched, missing, stale, overwritten } = &self.counts;
         ProvedCounts {
-            acknowledged: count(acknowledged),
+            acknowledged: acknowledged.sum(),
             unknown: count(unknown),
             torn: count(torn),
             mismatched: mismatched.counts(),
@@ -464,6 +463,7 @@ impl Ledger {
                 .filter(|(_, ok, unknown, newest)| (*ok, *unknown, *newest) != (0, 0, 0))
                 .collect(),
             inserts: states.filter(|(_, state)| InsertState::of(*state) != InsertState::Not).collect(),
+            acknowledged: self.counts.acknowledged.sum(),
             counts: self.counts.all().map(|count| count.load(Relaxed)),
             damage: self.counts.damage().map(Damage::counts),
         }
@@ -483,6 +483,7 @@ impl Ledger {
             let entry = self.inserts.at(index).ok_or_else(|| format!("there is no insert {index}"))?;
             entry.store(state, SeqCst);
         }
+        self.counts.acknowledged.add(written.acknowledged);
         for (mine, theirs) in self.counts.all().into_iter().zip(written.counts) {
             mine.fetch_add(theirs, Relaxed);
         }
@@ -494,8 +495,8 @@ impl Ledger {
 }
 
 impl Counts {
-    fn all(&self) -> [&AtomicU64; 3] {
-        [&self.acknowledged, &self.unknown, &self.torn]
+    fn all(&self) -> [&AtomicU64; 2] {
+        [&self.unknown, &self.torn]
     }
 
     fn damage(&self) -> [&Damage; 4] {
@@ -570,6 +571,7 @@ mod tests {
                     0 => {
                         updates[usize::try_from(number).unwrap()] += 1;
                         ledger.updated(number, range.start, None, ledger.newest(number), ledger.life());
+                        ledger.acknowledged(process);
                     }
                     1 => ledger.update_unknown(number),
                     event => {
