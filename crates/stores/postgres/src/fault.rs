@@ -23,16 +23,17 @@ pub enum SendState {
 
 /// How an error ends the operation that met it.
 ///
-/// An error that the server reports proves that the statement, and with it the transaction, had no effect: past
-/// the moment of commit PostgreSQL reports none, it panics. That does not hold where the server goes down or the
-/// answer does not come.
+/// An error that the server reports for a statement proves that the statement, and with it the transaction, had no effect:
+/// past the moment of commit PostgreSQL reports none, it panics. That does not hold where the server goes down, where a proxy
+/// says that its server is gone, or where no answer comes. Nor does it where a commit was sent and the answer is one that other
+/// servers of this protocol give when they do not know how it ended.
 #[must_use]
 pub fn attempt(error: &Error, sent: SendState) -> Attempt {
     let words = error.to_string();
     match error {
         Error::NotSent(_) => lost(SendState::Nothing, words),
         Error::Answered(answer) if is_conflict(&answer.code) => Attempt::Conflict,
-        Error::Answered(answer) if !ends_connection(answer) => Attempt::Failed(Fault::answered(words)),
+        Error::Answered(answer) if proves_no_effect(answer, sent) => Attempt::Failed(Fault::answered(words)),
         Error::Answered(_) | Error::Lost(_) => lost(sent, words),
     }
 }
@@ -51,7 +52,21 @@ fn is_conflict(code: &SqlState) -> bool {
         .contains(code)
 }
 
-fn ends_connection(answer: &ServerError) -> bool {
+fn proves_no_effect(answer: &ServerError, sent: SendState) -> bool {
+    !ends_connection(answer) && (sent == SendState::Nothing || !may_hide_a_commit(answer))
+}
+
+/// Whether servers that speak PostgreSQL's protocol may answer a commit so although it took effect: class XX is what
+/// `YugabyteDB` makes of a write that a node did not answer in time (`FetchErrorCode` in `yb_pg_errcodes`, issue #22096), and
+/// 57014 what `CockroachDB` puts in the place of any other answer when a statement's time is over (`conn_executor_exec.go`).
+/// Class 58 is of the system, such as of the disk that holds the log.
+fn may_hide_a_commit(answer: &ServerError) -> bool {
+    let code = answer.code.code();
+    answer.code == SqlState::QUERY_CANCELED || code.starts_with("XX") || code.starts_with("58")
+}
+
+/// Whether the server, or a proxy before it, says that the connection is of no more use, or that it does not know the end.
+pub(crate) fn ends_connection(answer: &ServerError) -> bool {
     let code = answer.code.code();
     let unsettled = [SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN.code()].contains(&code);
     // class 08: connection exceptions; class 57P: the server goes down or comes up
@@ -132,5 +147,46 @@ fn remedy(code: Option<&SqlState>, network: bool, address: &Address) -> String {
         "wait until the server is up".to_owned()
     } else {
         "see the server's log".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(severity: &str, code: &str) -> Error {
+        Error::Answered(Box::new(ServerError {
+            code: SqlState::from_code(code),
+            message: "no".to_owned(),
+            constraint: None,
+            ends_connection: severity != "ERROR",
+        }))
+    }
+
+    #[test]
+    fn only_what_is_proved_to_have_had_no_effect_is_a_failure() {
+        let ended = |severity, code, sent| match attempt(&server(severity, code), sent) {
+            Attempt::Failed(fault) => ("failed", fault.connection_lost),
+            Attempt::Unknown(fault) => ("unknown", fault.connection_lost),
+            other => panic!("{other:?}"),
+        };
+        for code in ["23505", "22012", "53100", "25P02"] {
+            for sent in [SendState::Nothing, SendState::Commit] {
+                assert_eq!(ended("ERROR", code, sent), ("failed", false), "{code}");
+            }
+        }
+        for (severity, code) in
+            [("FATAL", "57P01"), ("FATAL", "08P01"), ("ERROR", "08006"), ("ERROR", "40003")]
+        {
+            assert_eq!(ended(severity, code, SendState::Nothing), ("failed", true), "{code}");
+            assert_eq!(ended(severity, code, SendState::Commit), ("unknown", true), "{code}");
+        }
+        for code in ["XX000", "58030", "57014"] {
+            assert_eq!(ended("ERROR", code, SendState::Nothing), ("failed", false), "{code}");
+            assert_eq!(ended("ERROR", code, SendState::Commit), ("unknown", true), "{code}");
+        }
+        for code in ["40001", "40P01", "55P03"] {
+            assert_eq!(attempt(&server("ERROR", code), SendState::Commit), Attempt::Conflict, "{code}");
+        }
     }
 }

@@ -159,8 +159,10 @@ impl Publisher for PostgresPublisher {
                 let each = |answer: Result<u64, _>| {
                     let outcome = answer
                         .map_or_else(|error| fault::attempt(&error, SendState::Commit), |_| Attempt::Ok);
+                    // the others have their answers, whatever became of one
+                    let one = numbers.end(1, outcome, ended);
                     if settled.is_ok() {
-                        settled = numbers.end(1, outcome, ended);
+                        settled = one;
                     }
                 };
                 session.connection().answered(each).await;
@@ -371,11 +373,41 @@ impl Locked {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_model::Address;
     use acidtest_model::Durability;
-    use acidtest_testbed::{Private, queue, wait};
+    use acidtest_testbed::{Played, Private, queue, wait};
     use tokio_postgres::Client;
 
     use super::*;
+    use crate::protocol::tests::{BYTEA, changed, complete, error, prepared_for, ready, welcome};
+
+    /// Whoever cannot say how one message ended has acknowledged the others all the same.
+    #[test]
+    fn each_of_several_messages_ends_as_it_was_answered() {
+        let unsettled = [error("ERROR", "40003"), ready()].concat();
+        let set = [complete("SET"), ready()].concat();
+        let answers = [changed(), unsettled, changed()].concat();
+        let sayings = vec![welcome(), set, prepared_for(BYTEA, &[]), answers];
+        Played::new(Vec::new(), sayings).during(async |address| {
+            let address = Address::parse(&format!("postgres://ann@{address}/db")).unwrap();
+            let server = ConnectOptions::new(&address).unwrap();
+            let prepare = async |connection: &mut Connection| connection.prepare("…").await;
+            let (session, insert) = Session::open(&server, prepare).await.unwrap();
+            let numbers = MessageNumbers::default();
+            let mut publisher = PostgresPublisher { session, insert, sent: Sending::Each, numbers };
+            for id in 0..3 {
+                let message = Message { body: vec![id] };
+                publisher.send(&message).await.unwrap();
+            }
+            let mut ended = Vec::new();
+            let mut settled = Ok(());
+            while settled.is_ok() && ended.len() < 2 {
+                settled = publisher.settle(&mut ended).await;
+            }
+            assert!(settled.is_err());
+            assert_eq!(ended, [0, 2].map(|number| Completion { number, attempt: Attempt::Ok }));
+        });
+    }
 
     /// A row that nobody published is for the audit to judge, and so must be taken.
     #[test]

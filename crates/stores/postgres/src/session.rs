@@ -4,7 +4,7 @@ use acidtest_workloads::{Attempt, Fault};
 
 use crate::{
     ConnectOptions, Value,
-    fault::{self, SendState},
+    fault::{self, SendState, ends_connection},
     protocol::{Answers, Connection, Error, Pipeline, Rows, Statement},
 };
 
@@ -46,10 +46,12 @@ impl Part {
     }
 
     /// Which effects an error with a statement of this part leaves possible: an error that the server reports for
-    /// the statement has ended the transaction, so that a COMMIT sent behind it only rolled back.
+    /// the statement has ended the transaction, so that a COMMIT sent behind it only rolled back. One that says that the
+    /// connection is at its end says nothing of the COMMIT: a proxy reports it where the statement's answer was lost.
     pub(crate) fn sent(self, error: &Error) -> SendState {
         match error {
             Error::Lost(_) if self.commits() => SendState::Commit,
+            Error::Answered(answer) if self.commits() && ends_connection(answer) => SendState::Commit,
             _ => SendState::Nothing,
         }
     }
@@ -191,10 +193,14 @@ impl Session {
 /// Makes the server plan each prepared statement once, for any values.
 pub(crate) const PLANNED_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
 
-/// Fails unless a write changed exactly one row.
+/// Fails unless a write changed exactly one row. Where it changed more, it has changed rows that it should not have.
 pub(crate) fn changed_one(rows: u64) -> Result<(), Attempt> {
-    let trouble = || Fault::answered(format!("a write changed {rows} rows instead of one"));
-    if rows == 1 { Ok(()) } else { Err(Attempt::Failed(trouble())) }
+    let trouble = || Attempt::Failed(Fault::answered(format!("a write changed {rows} rows instead of one")));
+    match rows {
+        0 => Err(trouble()),
+        1 => Ok(()),
+        _ => Err(trouble().after_a_part()),
+    }
 }
 
 /// Fails unless a write changed exactly one row; none is a conflict, as another client was faster.
@@ -202,10 +208,106 @@ pub(crate) fn unless_stale(rows: u64) -> Result<(), Attempt> {
     if rows == 0 { Err(Attempt::Conflict) } else { changed_one(rows) }
 }
 
-/// Whether a write with this answer may have changed something.
+/// Whether a write with this answer may have changed something, if it ran as a transaction by itself.
 pub(crate) fn may_have_changed(answer: Result<Rows<'_>, &Error>) -> bool {
     match answer {
         Ok(rows) => rows.count() > 0,
-        Err(error) => matches!(error, Error::Lost(_)),
+        Err(error) => matches!(fault::attempt(error, SendState::Commit), Attempt::Unknown(_)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Address;
+    use acidtest_testbed::Played;
+
+    use super::*;
+    use crate::protocol::tests::{ONE, changed, complete, error, message, prepared, ready, welcome};
+
+    /// Runs a test with a session whose server says these things.
+    fn with_session<T>(sayings: &[Vec<u8>], test: impl AsyncFnOnce(Session, Statement) -> T) -> T {
+        let said = [&[welcome(), done("SET"), prepared(&[])], sayings].concat();
+        Played::new(Vec::new(), said).during(async |address| {
+            let address = Address::parse(&format!("postgres://ann@{address}/db")).unwrap();
+            let server = ConnectOptions::new(&address).unwrap();
+            let prepare = async |connection: &mut Connection| connection.prepare("…").await;
+            let (session, statement) = Session::open(&server, prepare).await.unwrap();
+            test(session, statement).await
+        })
+    }
+
+    fn done(tag: &str) -> Vec<u8> {
+        [complete(tag), ready()].concat()
+    }
+
+    /// How a transaction of one write ends that was sent at once, if its parts are answered so.
+    fn whole(begin: Vec<u8>, write: Vec<u8>, commit: Vec<u8>) -> Attempt {
+        with_session(&[[begin, write, commit].concat()], async |mut session, statement| {
+            let answered = session.part(Part::Whole, |pipeline| pipeline.run(statement, ONE)).await.unwrap();
+            let came = answered.came().get(0);
+            let ended = answered.begun(may_have_changed(came)).and_then(|()| {
+                let rows = came.map_err(|error| fault::attempt(error, Part::Whole.sent(error)))?;
+                changed_one(rows.count()).map_err(Attempt::after_a_part)?;
+                answered.committed()
+            });
+            ended.err().unwrap_or(Attempt::Ok)
+        })
+    }
+
+    fn failed(severity: &str, code: &str) -> Vec<u8> {
+        [error(severity, code), ready()].concat()
+    }
+
+    /// Carried out, and changed so many rows.
+    fn changed_rows(rows: u64) -> Vec<u8> {
+        [message(b'2', b""), complete(&format!("UPDATE {rows}")), ready()].concat()
+    }
+
+    fn is_failed(attempt: &Attempt) -> bool {
+        matches!(attempt, Attempt::Failed(_))
+    }
+
+    fn is_unknown(attempt: &Attempt) -> bool {
+        matches!(attempt, Attempt::Unknown(fault) if fault.connection_lost)
+    }
+
+    #[test]
+    fn a_transaction_sent_at_once_ends_as_its_parts_were_answered() {
+        let begin = || done("BEGIN");
+        assert_eq!(whole(begin(), changed(), done("COMMIT")), Attempt::Ok);
+        assert_eq!(whole(begin(), failed("ERROR", "40001"), done("ROLLBACK")), Attempt::Conflict);
+        for code in ["22012", "XX000", "57014"] {
+            assert!(is_failed(&whole(begin(), failed("ERROR", code), done("ROLLBACK"))), "{code}");
+        }
+        assert!(is_failed(&whole(begin(), changed(), done("ROLLBACK"))));
+        // a proxy has lost its server, which may have carried out all
+        for (severity, code) in [("FATAL", "08P01"), ("ERROR", "08006"), ("FATAL", "57P01")] {
+            assert!(is_unknown(&whole(begin(), error(severity, code), Vec::new())), "{code}");
+        }
+        // the commit itself met something that may have come behind it
+        for code in ["40003", "XX000", "57014", "08006"] {
+            assert!(is_unknown(&whole(begin(), changed(), failed("ERROR", code))), "{code}");
+        }
+        assert!(is_failed(&whole(begin(), changed(), failed("ERROR", "23505"))));
+        assert!(is_unknown(&whole(begin(), changed_rows(2), done("COMMIT"))));
+    }
+
+    /// What was sent behind a BEGIN that failed ran as transactions by themselves.
+    #[test]
+    fn a_write_whose_transaction_was_not_begun_may_have_had_an_effect() {
+        let begin = || failed("ERROR", "53200");
+        for write in [changed(), failed("ERROR", "40003"), failed("ERROR", "XX000")] {
+            assert!(is_unknown(&whole(begin(), write, done("COMMIT"))));
+        }
+        for write in [changed_rows(0), failed("ERROR", "23505")] {
+            assert!(is_failed(&whole(begin(), write, done("COMMIT"))));
+        }
+    }
+
+    #[test]
+    fn a_write_must_change_exactly_one_row() {
+        let ended = [0, 1, 2].map(|rows| changed_one(rows).err().unwrap_or(Attempt::Ok));
+        assert!(is_failed(&ended[0]) && ended[1] == Attempt::Ok && is_unknown(&ended[2]), "{ended:?}");
+        assert_eq!(unless_stale(0), Err(Attempt::Conflict));
     }
 }

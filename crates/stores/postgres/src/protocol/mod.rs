@@ -20,4 +20,4 @@ pub use error::{Error, ServerError};
 pub(crate) use login::Login;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -18,7 +18,7 @@ use crate::{ConnectOptions, Postgres, Value};
 /// Longer than any test waits for what comes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap();
     [&[tag], &length.to_be_bytes()[..], body].concat()
 }
@@ -33,15 +33,15 @@ fn row(fields: &[Option<&[u8]>]) -> Vec<u8> {
     message(b'D', &body)
 }
 
-fn complete(tag: &str) -> Vec<u8> {
+pub(crate) fn complete(tag: &str) -> Vec<u8> {
     message(b'C', format!("{tag}\0").as_bytes())
 }
 
-fn ready() -> Vec<u8> {
+pub(crate) fn ready() -> Vec<u8> {
     message(b'Z', b"I")
 }
 
-fn error(severity: &str, code: &str) -> Vec<u8> {
+pub(crate) fn error(severity: &str, code: &str) -> Vec<u8> {
     message(b'E', format!("S{severity}\0V{severity}\0C{code}\0Mthis went wrong\0\0").as_bytes())
 }
 
@@ -54,24 +54,30 @@ fn parameter() -> Vec<u8> {
 }
 
 /// What ends a login without a password.
-fn welcome() -> Vec<u8> {
+pub(crate) fn welcome() -> Vec<u8> {
     [message(b'R', &0_u32.to_be_bytes()), parameter(), message(b'K', &[0; 8]), ready()].concat()
 }
 
 /// The answer to the preparation of a statement with a number as its parameter, and as many columns as there are types.
-fn prepared(columns: &[u32]) -> Vec<u8> {
+pub(crate) fn prepared(columns: &[u32]) -> Vec<u8> {
+    prepared_for(INT8, columns)
+}
+
+/// The same, with a parameter of this type.
+pub(crate) fn prepared_for(parameter: u32, columns: &[u32]) -> Vec<u8> {
     let mut described = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
     for kind in columns {
         described.extend(b"name\0\0\0\0\0\0\0");
         described.extend(kind.to_be_bytes());
         described.extend([0; 8]);
     }
-    let parameters = [&[0, 1][..], &INT8.to_be_bytes()].concat();
+    let parameters = [&[0, 1][..], &parameter.to_be_bytes()].concat();
     let columns = if columns.is_empty() { message(b'n', b"") } else { message(b'T', &described) };
     [message(b'1', b""), message(b't', &parameters), columns, ready()].concat()
 }
 
 const INT8: u32 = 20;
+pub(crate) const BYTEA: u32 = 17;
 const TEXT: u32 = 25;
 
 /// What a statement with a number and a text as its columns answers.
@@ -81,7 +87,7 @@ fn answered() -> Vec<u8> {
 }
 
 /// Nothing of an answer but that the statement has changed a row.
-fn changed() -> Vec<u8> {
+pub(crate) fn changed() -> Vec<u8> {
     [message(b'2', b""), complete("UPDATE 1"), ready()].concat()
 }
 
@@ -119,7 +125,7 @@ fn read(rows: Rows<'_>) -> Vec<(Option<i64>, String)> {
 static EXPECTED: LazyLock<Vec<(Option<i64>, String)>> =
     LazyLock::new(|| vec![(Some(7), "seven".to_owned()), (None, String::new())]);
 
-const ONE: [Value<'static>; 1] = [Value::Number(1)];
+pub(crate) const ONE: [Value<'static>; 1] = [Value::Number(1)];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
