@@ -1,6 +1,6 @@
 //! The meaning of errors: for the operation that met them, and for the user.
 
-use std::error::Error as _;
+use std::{error::Error as _, ops::Range};
 
 use acidtest_model::Address;
 use acidtest_transport::{TlsError, demand};
@@ -21,9 +21,16 @@ const CONFLICTS: [u16; 3] = [1213, 1205, 1020];
 const ROLLED_BACK: &str = "40001";
 
 /// Errors that do not say whether the statement took effect, as they may come when it has committed: the server
-/// goes down (1053), the connection is ended (1080, 1927), the statement is interrupted (1317, 1969), the binary
-/// log or the commit itself fails (1026, 1180, 1598), the node has left its cluster (1047).
-const UNSETTLED: [u16; 9] = [1026, 1047, 1053, 1080, 1180, 1317, 1598, 1927, 1969];
+/// goes down (1053), the connection is ended (1080, 1927), the statement is interrupted (1317, 1969; 1907 where `ProxySQL`
+/// says it, 3024 by its time limit), the binary log or the commit itself fails (1026, 1180, 1598), the node has left its
+/// cluster (1047), something that has no number (1105, for which Vitess has several).
+const UNSETTLED: [u16; 12] = [1026, 1047, 1053, 1080, 1105, 1180, 1317, 1598, 1907, 1927, 1969, 3024];
+
+/// Errors of a client: what a proxy answers that has lost its own connection to the server (2013, say).
+const OF_CLIENTS: Range<u16> = 2000..3000;
+
+/// SQLSTATE class of connections that fail.
+const CONNECTION: &str = "08";
 
 /// Errors before anything is written: the engine lacks the operation (1031), the table or the server is read-only
 /// (1036, 1290), the table is full (1114), the record is too long (1118).
@@ -58,7 +65,9 @@ pub(crate) fn attempt(error: &Error, sent: SendState) -> Attempt {
 
 /// Whether an error proves that the operation had no effect.
 fn is_settled(answer: &ServerError, sent: SendState) -> bool {
-    let settled = !UNSETTLED.contains(&answer.code);
+    let settled = !UNSETTLED.contains(&answer.code)
+        && !OF_CLIENTS.contains(&answer.code)
+        && !answer.state.starts_with(CONNECTION);
     match sent {
         SendState::Nothing | SendState::Write => settled,
         SendState::InPlace => settled && is_early(answer),
@@ -163,6 +172,10 @@ mod tests {
         let closed = Error::Lost("closed".to_owned());
         let full = server(1114, "HY000");
         let down = server(1053, "08S01");
+        // so does a proxy say that its own connection to the server is gone
+        let gone = server(2013, "HY000");
+        let elsewhere = server(1159, "08S01");
+        let interrupted = server(1907, "70100");
         let failed = |attempt| matches!(attempt, Attempt::Failed(_));
         let unknown = |attempt| matches!(attempt, Attempt::Unknown(_));
         assert!(failed(attempt(&full, SendState::Nothing)) && failed(attempt(&full, SendState::Write)));
@@ -170,7 +183,7 @@ mod tests {
         for sent in [SendState::Nothing, SendState::Write, SendState::InPlace, SendState::Commit] {
             assert!(failed(attempt(&Error::NotSent("closed".to_owned()), sent)));
         }
-        for error in [closed, down] {
+        for error in [closed, down, gone, elsewhere, interrupted] {
             assert!(failed(attempt(&error, SendState::Nothing)));
             assert!(
                 unknown(attempt(&error, SendState::Write)) && unknown(attempt(&error, SendState::Commit))

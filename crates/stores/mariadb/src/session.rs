@@ -131,10 +131,8 @@ impl Session {
         let opened = opening.as_ref().map_or(Ok(()), |bracket| pipeline.query(bracket.open()));
         opened.and_then(|()| statement(&mut pipeline)).map_err(|error| unsent(&error))?;
         let answers = pipeline.answers().await;
-        if opening.is_none() {
-            return answers.get(0).map_err(failed);
-        }
-        begun(answers, may_write)?;
+        let Some(bracket) = opening else { return answers.get(0).map_err(failed) };
+        begun(&bracket, answers, may_write)?;
         answers.get(1).map_err(failed)
     }
 
@@ -221,11 +219,15 @@ fn unsent(error: &Error) -> Attempt {
 
 /// Fails if the bracket before a statement was not begun. A statement that was sent behind it then ran by itself, and may
 /// have changed something.
-fn begun(answers: Answers<'_>, may_write: bool) -> Result<(), Attempt> {
+fn begun(bracket: &Bracket, answers: Answers<'_>, may_write: bool) -> Result<(), Attempt> {
     answers.get(0).map(|_| ()).map_err(|error| {
         let trouble = fault::attempt(error, SendState::Nothing);
-        let was_run = matches!(answers.get(1), Ok(_) | Err(Error::Lost(_)));
-        if may_write && was_run { trouble.after_a_part() } else { trouble }
+        let by_itself = bracket.kept_writes(&Ok(()));
+        let may_have_changed = match answers.get(1) {
+            Ok(_) => true,
+            Err(error) => matches!(fault::attempt(error, by_itself), Attempt::Unknown(_)),
+        };
+        if may_write && may_have_changed { trouble.after_a_part() } else { trouble }
     })
 }
 
@@ -354,8 +356,9 @@ mod tests {
         assert_eq!(first([changed(0), failed(1213, "40001")].concat()), Attempt::Conflict);
         let refused = failed(1792, "25006");
         assert!(is_failed(&first([refused.clone(), failed(1062, "23000")].concat())));
-        // it ran by itself, and its effect stays
-        assert!(is_unknown(&first([refused, changed(1)].concat())));
+        // it ran by itself, and its effect stays, or may stay
+        assert!(is_unknown(&first([refused.clone(), changed(1)].concat())));
+        assert!(is_unknown(&first([refused, failed(1317, "70100")].concat())));
         // whether the server has begun is not known, and so neither whether the write stays
         assert!(is_unknown(&first(Vec::new())));
     }

@@ -7,7 +7,7 @@ use acidtest_workloads::parcels::{Batch, Index, MOST, Requirements, Scan};
 
 use super::Names;
 use crate::{
-    columns::number,
+    columns::{Columns, number},
     engine::Engine,
     fault::SendState,
     protocol::{Connection, Error, Statement},
@@ -65,6 +65,24 @@ pub(crate) enum Guard {
     Table(Bracket),
 }
 
+/// How far an id is above the one before, where so many rows are inserted at once.
+///
+/// # Errors
+/// The connection's; or that the step may change at any time: nodes of a Galera cluster make it the number of their members,
+/// and the first id of several rows then does not tell the others.
+async fn step_of_ids(conn: &mut Connection, batch: u32) -> Result<u64, Error> {
+    let galera = conn.query("SHOW VARIABLES LIKE 'wsrep_on'").await?.first();
+    if batch > 1 && galera.is_some_and(|row| row.bytes(1).eq_ignore_ascii_case(b"ON")) {
+        return Err(Error::NotSent(
+            "the ids of several scans inserted at once are not known on a Galera cluster, whose steps change with its \
+             members: use --insert-batch 1"
+                .to_owned(),
+        ));
+    }
+    let step = conn.query("SELECT @@auto_increment_increment").await?.first();
+    Ok(step.and_then(|row| number(&row, 0).ok()).unwrap_or(1))
+}
+
 /// The table as a SELECT by hash names it: it must use the index where there is one, also for a long list of hashes.
 fn found(table: &str, index: Index) -> String {
     match index {
@@ -99,8 +117,6 @@ impl Statements {
                 },
             },
         };
-        let step = conn.query("SELECT @@auto_increment_increment").await?.first();
-        let step = step.and_then(|row| number(&row, 0).ok());
         Ok(Self {
             by_hash: conn.prepare(&format!("SELECT {COLUMNS} FROM {found} WHERE scan_hash = ?")).await?,
             by_id: conn.prepare(&format!("SELECT {COLUMNS} FROM {table} WHERE scan_id = ?")).await?,
@@ -108,7 +124,7 @@ impl Statements {
             found,
             table: table.clone(),
             lock: lock.clone(),
-            step: step.unwrap_or(1),
+            step: step_of_ids(conn, wanted.batch).await?,
             sent: if engine.is_transactional() { SendState::Write } else { SendState::InPlace },
         })
     }
@@ -236,4 +252,35 @@ fn counting(names: &Names, found: &str) -> String {
          END WHILE;
          SELECT given;"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Address;
+
+    use super::*;
+    use crate::{
+        ConnectOptions,
+        protocol::tests::{Manner, logged_in, told},
+    };
+
+    /// What is known of ids on a server that answers so when it is asked for its cluster, and has a step of 3.
+    fn step(cluster: &[&[&str]], batch: u32) -> Result<u64, String> {
+        let sayings = [told(2, cluster), told(1, &[&["3"]])];
+        logged_in(Manner::New, &[], &sayings).during(async |address| {
+            let address = Address::parse(&format!("mariadb://ann@{address}")).unwrap();
+            let mut connection = ConnectOptions::new(&address).unwrap().connect().await.unwrap();
+            connection.prepare("…").await.unwrap();
+            step_of_ids(&mut connection, batch).await.map_err(|error| error.to_string())
+        })
+    }
+
+    #[test]
+    fn ids_are_not_guessed_where_their_step_may_change() {
+        let (on, off) = ([&["wsrep_on", "ON"][..]], [&["wsrep_on", "OFF"][..]]);
+        for (cluster, batch) in [(&[][..], 1), (&[], 4), (&off, 4), (&on, 1)] {
+            assert_eq!(step(cluster, batch), Ok(3), "{cluster:?}, {batch}");
+        }
+        assert!(step(&on, 4).unwrap_err().contains("--insert-batch 1"));
+    }
 }

@@ -137,6 +137,14 @@ pub(crate) fn failed(code: u16, state: &str) -> Vec<u8> {
     answer(&[error(code, state)])
 }
 
+/// What a statement as text answers: these rows, of so many columns.
+pub(crate) fn told(columns: usize, rows: &[&[&str]]) -> Vec<u8> {
+    let columns = Manner::New.columns(&vec![column(ColumnType::MYSQL_TYPE_VAR_STRING, 0); columns], true);
+    let value = |text: &&str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let rows = rows.iter().map(|row| row.iter().flat_map(value).collect()).collect();
+    answer(&[columns, rows, vec![Manner::New.end(2)]].concat())
+}
+
 /// What lets a client in without a password.
 fn welcome() -> Vec<u8> {
     packet(2, &ok(0))
