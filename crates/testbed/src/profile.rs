@@ -12,23 +12,24 @@ use acidtest_workloads::{
 
 use crate::{NAMESPACE, for_operations, queue::QueueRun, records::RecordsRun, wait};
 
-/// Clients of records, all on one thread.
-const CLIENTS: usize = 8;
 /// Messages that are in the queue before they are consumed. More than are consumed, so that loading costs as much however many
 /// are.
 const BACKLOG: u64 = 50_000;
 
-/// Runs the example `NAME ADDRESS MIX LOCK OPERATIONS`: so many operations on 10,000 records of ten fields of 100 bytes, which
-/// are loaded into the namespace `acidtest` before and removed behind. What is profiled twice, with different numbers of
-/// operations, tells by the difference what one costs.
-pub fn profile_records<S: Store>(open: impl AsyncFnOnce(&Address) -> Result<S, StoreError>) -> ExitCode {
+/// Runs the example `NAME ADDRESS MIX LOCK OPERATIONS`: so many operations of these clients, all on one thread, on 10,000 records of
+/// ten fields of 100 bytes, which are loaded into the namespace `acidtest` before and removed behind. What is profiled twice,
+/// with different numbers of operations, tells by the difference what one costs.
+pub fn profile_records<S: Store>(
+    clients: usize,
+    open: impl AsyncFnOnce(&Address) -> Result<S, StoreError>,
+) -> ExitCode {
     run(open, "MIX LOCK OPERATIONS, such as … c native 20000", |store, [mix, lock, operations]| {
         let mix = mix.parse().map_err(|error| format!("{mix}: {error}"))?;
         let lock: Lock = lock.parse().map_err(|error| format!("{lock}: {error}"))?;
         let load = Load { threads: 1, ..for_operations(number(operations)?) };
         let run = RecordsRun::new(lock, 1, Parameters { mix, ..Parameters::default() });
         run.load(store);
-        Ok(run.drive(store, &load, CLIENTS))
+        Ok(run.drive(store, &load, clients))
     })
 }
 

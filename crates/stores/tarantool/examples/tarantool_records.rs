@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use acidtest_store_tarantool::Tarantool;
 
 fn main() -> ExitCode {
-    acidtest_testbed::profile_records(async |address| Tarantool::open(address).await)
+    acidtest_testbed::profile_records(8, async |address| Tarantool::open(address).await)
 }
