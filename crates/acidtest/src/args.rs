@@ -359,7 +359,7 @@ pub(crate) struct Output {
     /// acidtest's own schema, database or prefix [default: acidtest]
     #[arg(long)]
     pub(crate) namespace: Option<String>,
-    /// Replace the namespace if it is there already
+    /// Replace the namespace if a run of acidtest has left it there
     #[arg(long)]
     pub(crate) replace: bool,
     /// Leave the namespace on your own server at the end

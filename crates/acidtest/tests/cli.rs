@@ -586,6 +586,18 @@ fn a_user_s_file_is_not_touched_unless_asked() {
     bench.run(&[words.as_slice(), &["--replace"]].concat()).expect(0);
     assert!(bench.path("mine.db").exists(), "a file that was there stays");
     bench.run(&words).expect(0);
+    // tables that no run has made are not removed, whatever is asked for
+    let file = rusqlite::Connection::open(bench.path("mine.db")).unwrap();
+    file.execute_batch("CREATE TABLE 'acidtest:orders' (id); INSERT INTO 'acidtest:orders' VALUES (7)")
+        .unwrap();
+    for more in [&[][..], &["--replace"]] {
+        let refused = bench.run(&[words.as_slice(), more].concat()).expect(3);
+        assert!(refused.stderr.contains("no run of acidtest has made it"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("--replace"), "{}", refused.stderr);
+    }
+    let kept = file.query_row("SELECT id FROM 'acidtest:orders'", [], |row| row.get::<_, i64>(0));
+    assert_eq!(kept, Ok(7));
+    file.execute_batch("DROP TABLE 'acidtest:orders'").unwrap();
     bench.assert_clean();
 }
 

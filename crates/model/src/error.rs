@@ -26,6 +26,17 @@ pub enum StoreError {
         /// The store's address, without a password.
         address: String,
     },
+    /// The namespace holds what no run of acidtest has made.
+    #[error(
+        "{namespace} is there at {address}, and no run of acidtest has made it\n  \
+         remedy: choose another with --namespace, or drop it yourself; acidtest removes only what bears the mark of a run"
+    )]
+    Foreign {
+        /// The namespace in the store's own words (`schema "public"`).
+        namespace: String,
+        /// The store's address, without a password.
+        address: String,
+    },
     /// The store answered, but not as expected: anything else that went wrong.
     #[error("{doing} failed at {address}: {cause}")]
     Server {

@@ -516,25 +516,29 @@ pub fn address_of(member: &Member, target: &Target) -> Address {
     Address { scheme, ..address }
 }
 
-/// Checks that the namespace is free; an existing one is removed only if the user asked for that.
+/// Checks that the namespace is free; one that a run has left is removed only if the user asked for that, and one that no run
+/// has made never is.
 async fn free_namespace(
     store: &dyn Store,
     target: &Target,
     namespace: &str,
     replace: bool,
 ) -> Result<(), Failure> {
-    let owner = within(PATIENCE, "looking for the namespace", store.owner(namespace)).await?;
-    if owner != Owner::Nobody {
-        if !replace {
-            return Err(StoreError::Occupied {
-                namespace: format!("namespace \"{namespace}\""),
-                address: target.shown(),
-            }
-            .into());
+    let shown = || (format!("namespace \"{namespace}\""), target.shown());
+    match within(PATIENCE, "looking for the namespace", store.owner(namespace)).await? {
+        Owner::Nobody => Ok(()),
+        Owner::Stranger => {
+            let (namespace, address) = shown();
+            Err(StoreError::Foreign { namespace, address }.into())
         }
-        within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
+        Owner::Run(_) | Owner::Empty if replace => {
+            Ok(within(PATIENCE, "removing the namespace", store.remove(namespace)).await?)
+        }
+        Owner::Run(_) | Owner::Empty => {
+            let (namespace, address) = shown();
+            Err(StoreError::Occupied { namespace, address }.into())
+        }
     }
-    Ok(())
 }
 
 /// Removes the namespace that a killed run left on a user's server, and returns whether it is gone. A namespace with
