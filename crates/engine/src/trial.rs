@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::{JoinSet, LocalSet};
+use tokio::{
+    runtime::LocalOptions,
+    task::{JoinSet, LocalSet},
+};
 
 use crate::{
     Arrivals, ClientTask, Extent, Load, Measurement, Part, Report, Seat, Second, Stop,
@@ -290,9 +293,9 @@ impl Trial {
     fn work(&self, shard: usize, hand: Vec<(usize, ClientTask)>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build()
+            .build_local(LocalOptions::default())
             .inspect_err(|_| self.give_up())?;
-        LocalSet::new().block_on(&runtime, self.seat(shard, hand));
+        runtime.block_on(self.seat(shard, hand));
         Ok(())
     }
 
