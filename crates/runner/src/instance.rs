@@ -524,20 +524,14 @@ async fn free_namespace(
     namespace: &str,
     replace: bool,
 ) -> Result<(), Failure> {
-    let shown = || (format!("namespace \"{namespace}\""), target.shown());
+    let (named, address) = (format!("namespace \"{namespace}\""), target.shown());
     match within(PATIENCE, "looking for the namespace", store.owner(namespace)).await? {
         Owner::Nobody => Ok(()),
-        Owner::Stranger => {
-            let (namespace, address) = shown();
-            Err(StoreError::Foreign { namespace, address }.into())
-        }
+        Owner::Stranger => Err(StoreError::Foreign { namespace: named, address }.into()),
         Owner::Run(_) | Owner::Empty if replace => {
             Ok(within(PATIENCE, "removing the namespace", store.remove(namespace)).await?)
         }
-        Owner::Run(_) | Owner::Empty => {
-            let (namespace, address) = shown();
-            Err(StoreError::Occupied { namespace, address }.into())
-        }
+        Owner::Run(_) | Owner::Empty => Err(StoreError::Occupied { namespace: named, address }.into()),
     }
 }
 

@@ -373,26 +373,21 @@ impl Locked {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::Address;
     use acidtest_model::Durability;
-    use acidtest_testbed::{Played, Private, queue, wait};
+    use acidtest_testbed::{Private, queue, wait};
     use tokio_postgres::Client;
 
     use super::*;
-    use crate::protocol::tests::{BYTEA, changed, complete, error, prepared_for, ready, welcome};
+    use crate::{
+        protocol::tests::{BYTEA, changed},
+        session::tests::{failed, with_session},
+    };
 
     /// Whoever cannot say how one message ended has acknowledged the others all the same.
     #[test]
     fn each_of_several_messages_ends_as_it_was_answered() {
-        let unsettled = [error("ERROR", "40003"), ready()].concat();
-        let set = [complete("SET"), ready()].concat();
-        let answers = [changed(), unsettled, changed()].concat();
-        let sayings = vec![welcome(), set, prepared_for(BYTEA, &[]), answers];
-        Played::new(Vec::new(), sayings).during(async |address| {
-            let address = Address::parse(&format!("postgres://ann@{address}/db")).unwrap();
-            let server = ConnectOptions::new(&address).unwrap();
-            let prepare = async |connection: &mut Connection| connection.prepare("…").await;
-            let (session, insert) = Session::open(&server, prepare).await.unwrap();
+        let answers = [changed(), failed("ERROR", "40003"), changed()].concat();
+        with_session(BYTEA, &[answers], async |session, insert| {
             let numbers = MessageNumbers::default();
             let mut publisher = PostgresPublisher { session, insert, sent: Sending::Each, numbers };
             for id in 0..3 {

@@ -217,16 +217,22 @@ pub(crate) fn may_have_changed(answer: Result<Rows<'_>, &Error>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use acidtest_model::Address;
     use acidtest_testbed::Played;
 
     use super::*;
-    use crate::protocol::tests::{ONE, changed, complete, error, message, prepared, ready, welcome};
+    use crate::protocol::tests::{
+        INT8, ONE, changed, complete, error, message, prepared_for, ready, welcome,
+    };
 
-    /// Runs a test with a session whose server says these things.
-    fn with_session<T>(sayings: &[Vec<u8>], test: impl AsyncFnOnce(Session, Statement) -> T) -> T {
-        let said = [&[welcome(), done("SET"), prepared(&[])], sayings].concat();
+    /// Runs a test with a session, and a statement with a parameter of this type, whose server says these things.
+    pub(crate) fn with_session<T>(
+        parameter: u32,
+        sayings: &[Vec<u8>],
+        test: impl AsyncFnOnce(Session, Statement) -> T,
+    ) -> T {
+        let said = [&[welcome(), done("SET"), prepared_for(parameter, &[])], sayings].concat();
         Played::new(Vec::new(), said).during(async |address| {
             let address = Address::parse(&format!("postgres://ann@{address}/db")).unwrap();
             let server = ConnectOptions::new(&address).unwrap();
@@ -242,7 +248,7 @@ mod tests {
 
     /// How a transaction of one write ends that was sent at once, if its parts are answered so.
     fn whole(begin: Vec<u8>, write: Vec<u8>, commit: Vec<u8>) -> Attempt {
-        with_session(&[[begin, write, commit].concat()], async |mut session, statement| {
+        with_session(INT8, &[[begin, write, commit].concat()], async |mut session, statement| {
             let answered = session.part(Part::Whole, |pipeline| pipeline.run(statement, ONE)).await.unwrap();
             let came = answered.came().get(0);
             let ended = answered.begun(may_have_changed(came)).and_then(|()| {
@@ -254,7 +260,7 @@ mod tests {
         })
     }
 
-    fn failed(severity: &str, code: &str) -> Vec<u8> {
+    pub(crate) fn failed(severity: &str, code: &str) -> Vec<u8> {
         [error(severity, code), ready()].concat()
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn welcome() -> Vec<u8> {
 }
 
 /// The answer to the preparation of a statement with a number as its parameter, and as many columns as there are types.
-pub(crate) fn prepared(columns: &[u32]) -> Vec<u8> {
+fn prepared(columns: &[u32]) -> Vec<u8> {
     prepared_for(INT8, columns)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn prepared_for(parameter: u32, columns: &[u32]) -> Vec<u8> {
     [message(b'1', b""), message(b't', &parameters), columns, ready()].concat()
 }
 
-const INT8: u32 = 20;
+pub(crate) const INT8: u32 = 20;
 pub(crate) const BYTEA: u32 = 17;
 const TEXT: u32 = 25;
 
