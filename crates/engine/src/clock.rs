@@ -32,6 +32,11 @@ impl Clock {
         nanos(if self.simulated { self.epoch.elapsed() } else { self.epoch.into_std().elapsed() })
     }
 
+    /// A moment by the system's clock; none of a clock that is simulated, on which no system call waits.
+    pub(crate) fn real_instant(self, at: u64) -> Option<std::time::Instant> {
+        (!self.simulated).then(|| self.epoch.into_std() + Duration::from_nanos(at))
+    }
+
     pub(crate) fn instant(self, at: u64) -> Instant {
         self.epoch + Duration::from_nanos(at)
     }

@@ -13,6 +13,7 @@
 //! timeout is [`Outcome::Unknown`] and the connection is retired. Warm-up and measurement are separated by a gate
 //! that every client passes with nothing in flight, so nothing from the warm-up is measured.
 
+mod alone;
 mod client;
 mod clock;
 mod control;
@@ -28,6 +29,7 @@ mod seat;
 mod sleeper;
 mod trial;
 
+pub use alone::may_block;
 pub use client::{Client, ClientTask, Completion, Pipeline};
 pub use control::Stop;
 pub use gate::Phase;

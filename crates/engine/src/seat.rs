@@ -16,6 +16,7 @@ use tokio::{task::unconstrained, time::Sleep};
 
 use crate::{
     Attempt, Client, Extent, Fault, OnRefused, Outcome, Stop,
+    alone::{BLOCKING, LEAST_TIME, blocking},
     clock::nanos,
     gate::Phase,
     pacer::Pacer,
@@ -30,6 +31,9 @@ const TICK: u64 = 100_000_000;
 /// Nanoseconds (100 µs) after which a client whose store answers without ever waiting lets the other clients of its
 /// thread run.
 const SLICE: u64 = 100_000;
+
+/// The same (1 ms) for a client that has its thread for itself: the runtime then hears of what became of its connection.
+const LONE_SLICE: u64 = 1_000_000;
 
 /// Nanoseconds (1 ms) of rest that a client saves up, so that clients of a fast store do not wait for less than the
 /// kernel's timers can tell.
@@ -324,7 +328,8 @@ impl Seat {
         if waited {
             return now;
         }
-        if now.saturating_sub(slice) <= SLICE {
+        let length = if self.shared.are_alone { LONE_SLICE } else { SLICE };
+        if now.saturating_sub(slice) <= length {
             return slice;
         }
         tokio::task::yield_now().await;
@@ -446,7 +451,11 @@ impl Seat {
         let mut effort = Effort::default();
         let mut since = begun;
         loop {
-            let (wait, refused) = match self.guard(client.attempt(operation), deadline).await {
+            // a connection that is to be closed is closed while it waits
+            let is_to_close = self.shared.control.disconnects() != self.cuts.seen;
+            let until = if is_to_close { None } else { self.blocks_until(since, deadline) };
+            let attempt = blocking(until, client.attempt(operation));
+            let (wait, refused) = match self.guard(attempt, deadline).await {
                 Some(Attempt::Ok) => return (Outcome::Ok, effort, false),
                 Some(Attempt::Refused) => {
                     effort.refusals += 1;
@@ -489,6 +498,14 @@ impl Seat {
             // discards the lock wait of that attempt, which is part of the time just counted
             client.lock_wait();
         }
+    }
+
+    /// Until when an attempt that begins now may [block](crate::may_block) the thread; `None` where others run there, and where
+    /// it could miss its deadline.
+    fn blocks_until(&self, now: u64, deadline: u64) -> Option<std::time::Instant> {
+        let keeps_deadline = deadline.saturating_sub(now) >= nanos(LEAST_TIME);
+        let until = now.saturating_add(nanos(BLOCKING));
+        if self.shared.are_alone && keeps_deadline { self.shared.clock.real_instant(until) } else { None }
     }
 
     /// Counts operations of the measured part that ended with their connection.

@@ -19,7 +19,7 @@ use std::{
 
 use acidtest_engine::{
     Arrivals, Attempt, Client, ClientTask, Completion, Extent, Fault, Instruction, Load, Measurement, News,
-    OnRefused, OperationStats, Outcome, Part, Pipeline, Report, Stop, Trial,
+    OnRefused, OperationStats, Outcome, Part, Pipeline, Report, Stop, Trial, may_block,
 };
 use tokio::time::Instant;
 
@@ -32,6 +32,8 @@ enum Act {
     Never,
     /// Answers only after this time, during which there is always something to read.
     Busy(Duration),
+    /// Answers after this time, which passes in a system call if it may.
+    Block(Duration),
 }
 
 #[derive(Default)]
@@ -39,6 +41,8 @@ struct World {
     attempts: AtomicU64,
     connections: AtomicU64,
     refuses_connections: AtomicBool,
+    /// Attempts that have blocked their thread.
+    blocked: AtomicU64,
     /// Clients whose `finish` was called.
     finished: AtomicU64,
     outcomes: Mutex<Vec<Outcome>>,
@@ -79,6 +83,15 @@ impl Client for Scripted {
                 let begun = std::time::Instant::now();
                 while begun.elapsed() < length {
                     tokio::task::coop::consume_budget().await;
+                }
+                Attempt::Ok
+            }
+            Act::Block(length) => {
+                if may_block().is_some() {
+                    self.world.blocked.fetch_add(1, SeqCst);
+                    thread::sleep(length);
+                } else {
+                    tokio::time::sleep(length).await;
                 }
                 Attempt::Ok
             }
@@ -285,13 +298,14 @@ fn what_stops_one_part_stops_all() {
 /// Every connection is closed while an operation is on its way there: its outcome is unknown, and the client goes on.
 #[test]
 fn clients_that_are_disconnected_do_not_know_what_they_did_and_connect_again() {
-    for processes in [0, 2] {
-        let load = Load { threads: 2, ..for_millis(600) };
+    // with a thread for each, too, where all of them block it
+    for (threads, processes) in [(2, 0), (4, 0), (2, 2), (4, 2)] {
+        let load = Load { threads, ..for_millis(600) };
         let cut = |trial: &Trial| {
             until("something is acknowledged", || trial.so_far().last_acknowledged.is_some());
             trial.disconnect();
         };
-        let act = |_| Act::After(Duration::from_millis(2), Attempt::Ok);
+        let act = |_| Act::Block(Duration::from_millis(2));
         let (measurement, world) = if processes > 0 {
             in_parts(&load, 4, processes, act, |_, _| true, cut)
         } else {
@@ -317,7 +331,26 @@ fn clients_that_are_disconnected_do_not_know_what_they_did_and_connect_again() {
             measurement.faults
         );
         assert!(operation.count(Outcome::Ok) > 4, "they went on");
+        assert_eq!(world.blocked.load(SeqCst) > 4, threads == 4);
     }
+}
+
+/// A client may block its thread only where nobody else is kept waiting by that, nor a deadline missed.
+#[test]
+fn a_client_blocks_its_thread_only_where_nothing_else_is_to_be_done() {
+    let act = |_| Act::Block(Duration::from_micros(100));
+    let blocked = |load: Load| {
+        let (measurement, world) = drive(load, 4, act);
+        assert_eq!(measurement.operations[0].count(Outcome::Ok), 40);
+        world.blocked.load(SeqCst)
+    };
+    let alone = Load { threads: 4, ..operations(40) };
+    // but for one that waited so long for a core that it may no more
+    assert!(blocked(alone.clone()) >= 20);
+    assert_eq!(blocked(Load { threads: 3, ..alone.clone() }), 0, "two of the four have one thread");
+    assert_eq!(blocked(Load { timeout: Duration::from_millis(99), ..alone.clone() }), 0);
+    let (_, world) = simulate(alone, 1, act);
+    assert_eq!(world.blocked.load(SeqCst), 0, "time would not pass");
 }
 
 /// A load whose clients come over this many milliseconds and do so many operations together.

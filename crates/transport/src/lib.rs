@@ -12,6 +12,7 @@ mod acceptor;
 mod error;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod open;
 mod pipelined;
 mod requests;
 mod stream;

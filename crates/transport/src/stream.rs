@@ -6,15 +6,17 @@ use std::{
     io,
     pin::{Pin, pin},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use acidtest_model::NegotiatedTls;
-use bytes::BufMut;
+use bytes::{BufMut, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
+use crate::open::Open;
 #[cfg(feature = "tls")]
 use crate::tls::Secured;
 
@@ -22,7 +24,7 @@ use crate::tls::Secured;
 pub struct Stream(Kind);
 
 enum Kind {
-    Open(TcpStream),
+    Open(Open),
     #[cfg(feature = "tls")]
     Secured(Box<Secured>),
     #[cfg(feature = "tls")]
@@ -31,14 +33,14 @@ enum Kind {
 
 impl Stream {
     pub(crate) fn open(stream: TcpStream) -> Self {
-        Self(Kind::Open(stream))
+        Self(Kind::Open(Open::new(stream)))
     }
 
     /// The connection under it, if it has no TLS.
     #[cfg(feature = "tls")]
     pub(crate) fn into_open(self) -> Option<TcpStream> {
         match self.0 {
-            Kind::Open(stream) => Some(stream),
+            Kind::Open(open) => Some(open.into_stream()),
             Kind::Secured(_) | Kind::Accepted(_) => None,
         }
     }
@@ -60,7 +62,7 @@ impl Stream {
     /// The connection's.
     pub async fn arrives(&mut self) -> io::Result<bool> {
         match &mut self.0 {
-            Kind::Open(stream) => has_come(stream).await,
+            Kind::Open(open) => has_come(open.stream()).await,
             #[cfg(feature = "tls")]
             Kind::Secured(secured) => {
                 let (stream, session) = secured.stream.get_mut();
@@ -101,11 +103,23 @@ impl Stream {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if nothing has; else the connection's.
-    pub fn try_read_buf(&mut self, room: &mut impl BufMut) -> io::Result<usize> {
+    pub fn try_read_buf(&mut self, room: &mut BytesMut) -> io::Result<usize> {
         match &mut self.0 {
-            Kind::Open(stream) => stream.try_read_buf(room),
+            Kind::Open(open) => open.try_read_buf(room),
             #[cfg(feature = "tls")]
             _ => at_once(|context| self.poll_read_buf(context, room)),
+        }
+    }
+
+    /// Waits for so long in the system call that reads, and appends what has arrived.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if nothing has arrived in that time, and always with TLS; else the connection's.
+    pub(crate) fn read_blocking(&mut self, room: &mut BytesMut, longest: Duration) -> io::Result<usize> {
+        match &mut self.0 {
+            Kind::Open(open) => open.read_blocking(room, longest),
+            #[cfg(feature = "tls")]
+            Kind::Secured(_) | Kind::Accepted(_) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 

@@ -4,6 +4,7 @@ use std::{
     fmt, io,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use acidtest_model::NegotiatedTls;
@@ -40,6 +41,8 @@ pub struct Wire {
     input: BytesMut,
     /// Bytes of `input` that were taken.
     taken: usize,
+    /// How long the thread may wait in a system call for what is to arrive, if it may.
+    may_block: fn() -> Option<Duration>,
 }
 
 impl Wire {
@@ -53,7 +56,15 @@ impl Wire {
             before: 0,
             input: BytesMut::with_capacity(READ_ROOM),
             taken: 0,
+            may_block: || None,
         }
+    }
+
+    /// Waits for what is to arrive in the system call that reads it, whenever `may_block` says for how long the thread has
+    /// nothing else to do (the same each time). Not with TLS, of which a part of what is said may have arrived.
+    #[must_use]
+    pub fn blocking(self, may_block: fn() -> Option<Duration>) -> Self {
+        Self { may_block, ..self }
     }
 
     /// Goes over to TLS, if the transport's address asks for it.
@@ -200,6 +211,15 @@ impl Wire {
     /// The connection's; [`io::ErrorKind::UnexpectedEof`] at its end.
     pub fn poll_read(&mut self, context: &mut Context<'_>, missing: usize) -> Poll<io::Result<()>> {
         self.make_room(missing);
+        // not while the runtime is to send something: the answer to that would not come
+        if self.unwritten() == 0
+            && let Some(longest) = (self.may_block)()
+        {
+            match self.stream.read_blocking(&mut self.input, longest) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(arrival(read)),
+            }
+        }
         Poll::Ready(arrival(ready!(self.stream.poll_read_buf(context, &mut self.input))))
     }
 

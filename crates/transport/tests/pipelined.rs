@@ -5,9 +5,13 @@ use std::{
     future::poll_fn,
     io::{self, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    task::{Context, Waker},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use acidtest_model::Address;
@@ -17,6 +21,8 @@ use tokio::time::timeout;
 
 /// Longer than any of these tests waits for what comes.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a read waits in the system call where it may.
+const BLOCK: Duration = Duration::from_millis(10);
 /// More than the buffers of both ends of a connection hold.
 const LONG: usize = 32 << 20;
 /// The head of a request or an answer: its length.
@@ -81,6 +87,13 @@ impl Connection {
         std::mem::take(&mut self.known)
     }
 
+    /// What is answered where the runtime does nothing: none if that is not all.
+    fn answers_at_once(&mut self) -> Option<Vec<(u8, Known)>> {
+        let mut context = Context::from_waker(Waker::noop());
+        let is_told = self.poll_answers(&mut context, |_| false).is_ready();
+        is_told.then(|| std::mem::take(&mut self.known))
+    }
+
     /// Drives it for a moment, as somebody does who then has waited long enough.
     async fn for_a_moment(&mut self) {
         let moment = Duration::from_millis(200);
@@ -116,8 +129,17 @@ fn heard(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Runs a test on a connection to a server, which has the first connection and the end of a channel on which the test tells it
-/// to go on.
+/// to go on: once where the runtime waits for what is to arrive, and once where the system call does that reads it.
 fn with(
+    server: impl FnOnce(TcpStream, mpsc::Receiver<()>) + Clone + Send + 'static,
+    test: impl AsyncFn(Connection, Told),
+) {
+    with_waits(|| None, server.clone(), &test);
+    with_waits(|| Some(BLOCK), server, test);
+}
+
+fn with_waits(
+    may_block: fn() -> Option<Duration>,
     server: impl FnOnce(TcpStream, mpsc::Receiver<()>) + Send + 'static,
     test: impl AsyncFnOnce(Connection, Told),
 ) {
@@ -132,7 +154,7 @@ fn with(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let transport = Transport::new(&Address::parse(&address).unwrap(), 0).unwrap();
-        let wire = Wire::new(transport.connect().await.unwrap());
+        let wire = Wire::new(transport.connect().await.unwrap()).blocking(may_block);
         test(Connection { wire, requests: Requests::default(), known: Vec::new() }, Told { tell, playing })
             .await;
     });
@@ -323,12 +345,16 @@ fn a_request_that_cannot_be_written_leaves_nothing() {
 fn a_server_that_hears_nothing_until_it_is_heard_does_not_hang_it() {
     let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
         heard(&mut stream);
+        stream.write_all(&frame(b"at once")).unwrap();
+        heard(&mut stream);
         stream.write_all(&frame(&vec![b'.'; LONG])).unwrap();
         assert_eq!(heard(&mut stream).len(), LONG);
         stream.write_all(&frame(b"two")).unwrap();
         wait(&told);
     };
     with(server, async |mut connection, _told| {
+        connection.push(0, b"?");
+        assert_eq!(connection.answers().await, [answered(0, b"at once")]);
         connection.push(1, b"?");
         connection.push(2, &vec![b'?'; LONG]);
         let answers = connection.answers().await;
@@ -355,14 +381,18 @@ fn a_length_that_is_only_claimed_takes_no_memory() {
 
 #[test]
 fn the_end_of_an_idle_connection_is_seen_before_the_next_request() {
-    with(
-        |stream, _| drop(stream),
-        async |mut connection, told| {
-            told.end().await;
-            let closed = RequestError::NotSent("the server closed the connection".to_owned());
-            assert_eq!(connection.begin(), Err(closed));
-        },
-    );
+    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+        heard(&mut stream);
+        stream.write_all(&frame(b"one")).unwrap();
+        wait(&told);
+    };
+    with(server, async |mut connection, told| {
+        connection.push(1, b"?");
+        assert_eq!(connection.answers().await, [answered(1, b"one")]);
+        told.end().await;
+        let closed = RequestError::NotSent("the server closed the connection".to_owned());
+        assert_eq!(connection.begin(), Err(closed));
+    });
 }
 
 #[test]
@@ -405,4 +435,107 @@ fn bytes_are_taken_and_cut_out_within_what_has_arrived() {
         assert_eq!((wire.arrived(), wire.taken()), (&b""[..], 0));
         assert!(!wire.try_read().unwrap());
     });
+}
+
+#[test]
+fn an_answer_is_waited_for_where_the_runtime_does_nothing() {
+    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+        for answer in [&b"one"[..], b"two"] {
+            heard(&mut stream);
+            thread::sleep(BLOCK);
+            stream.write_all(&frame(answer)).unwrap();
+        }
+        wait(&told);
+    };
+    with_waits(
+        || Some(PATIENCE),
+        server,
+        async |mut connection, _told| {
+            for (number, answer) in [(1, &b"one"[..]), (2, b"two")] {
+                assert_eq!(connection.begin(), Ok(()));
+                connection.push(number, b"?");
+                assert_eq!(connection.answers_at_once(), Some(vec![answered(number, answer)]));
+            }
+        },
+    );
+}
+
+#[test]
+fn a_wait_for_an_answer_ends_and_the_runtime_waits_on() {
+    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+        heard(&mut stream);
+        wait(&told);
+        stream.write_all(&frame(b"one")).unwrap();
+        wait(&told);
+    };
+    with_waits(
+        || Some(BLOCK),
+        server,
+        async |mut connection, told| {
+            connection.push(1, b"?");
+            let begun = Instant::now();
+            assert_eq!(connection.answers_at_once(), None);
+            assert!(begun.elapsed() >= BLOCK, "{:?}", begun.elapsed());
+            told.go_on();
+            assert_eq!(connection.answers().await, [answered(1, b"one")]);
+        },
+    );
+}
+
+/// The runtime holds a connection for readable until a read has found nothing there.
+#[test]
+fn nothing_but_the_wait_for_an_answer_waits() {
+    static MAY_BLOCK: AtomicBool = AtomicBool::new(true);
+    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+        heard(&mut stream);
+        stream.write_all(&frame(b"one")).unwrap();
+        for _ in 0..2 {
+            wait(&told);
+            stream.write_all(b"more").unwrap();
+        }
+        wait(&told);
+    };
+    let may_block = || MAY_BLOCK.load(SeqCst).then_some(PATIENCE * 2);
+    with_waits(may_block, server, async |mut connection, told| {
+        connection.push(1, b"?");
+        assert_eq!(connection.answers_at_once(), Some(vec![answered(1, b"one")]));
+        MAY_BLOCK.store(false, SeqCst);
+        let begun = Instant::now();
+        for _ in 0..2 {
+            let before = connection.wire.unread().len();
+            told.go_on();
+            while connection.wire.unread().len() < before + b"more".len() {
+                tokio::time::sleep(BLOCK).await;
+                connection.wire.try_read().unwrap();
+            }
+            if before == 0 {
+                assert!(!connection.wire.try_read().unwrap());
+            }
+        }
+        let read = poll_fn(|context| connection.wire.poll_read(context, 0));
+        assert!(timeout(BLOCK, read).await.is_err(), "nothing has come");
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn what_is_not_sent_yet_is_not_waited_for_in_a_read() {
+    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+        wait(&told);
+        assert_eq!(heard(&mut stream).len(), LONG);
+        stream.write_all(&frame(b"one")).unwrap();
+        wait(&told);
+    };
+    with_waits(
+        || Some(PATIENCE),
+        server,
+        async |mut connection, told| {
+            connection.push(1, &vec![b'?'; LONG]);
+            connection.for_a_moment().await;
+            assert!(connection.wire.unwritten() > 0, "the buffers hold it all");
+            told.go_on();
+            assert_eq!(connection.answers().await, [answered(1, b"one")]);
+            told.go_on();
+        },
+    );
 }

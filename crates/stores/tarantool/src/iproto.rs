@@ -17,6 +17,7 @@ use std::io;
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
+use acidtest_engine::may_block;
 pub use acidtest_transport::Place;
 use acidtest_transport::{Transport, Wire};
 use base64::Engine as _;
@@ -78,7 +79,7 @@ impl Connection {
     /// caller's is sent, so a lost connection is always `sent: false`.
     pub async fn connect(transport: &Transport, login: Option<(&str, &str)>) -> Result<Self, Error> {
         let unsent = |cause| Error::Lost { sent: false, cause };
-        let mut wire = Wire::new(transport.connect().await.map_err(unsent)?);
+        let mut wire = Wire::new(transport.connect().await.map_err(unsent)?).blocking(may_block);
         let greeting = loop {
             match wire.unread().first_chunk::<GREETING_LEN>() {
                 Some(greeting) => break *greeting,

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use acidtest_engine::may_block;
 use acidtest_model::Secret;
 use acidtest_transport::{TlsError, Transport, Wire};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -66,7 +67,8 @@ impl Connection {
     /// by itself as long as none is begun.
     pub(crate) async fn open(transport: &Transport, login: &Login) -> Result<Self, OpenError> {
         let stream = transport.connect_openly().await.map_err(|error| not_sent(&error))?;
-        let opening = Opening { wire: Wire::new(stream), packets: Packets::default(), login };
+        let opening =
+            Opening { wire: Wire::new(stream).blocking(may_block), packets: Packets::default(), login };
         let (wire, agreed) = opening.log_in(transport).await?;
         let mut connection = Self::new(wire, agreed);
         // whatever the end of the login says of it: the server runs its init_connect after that

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use acidtest_engine::may_block;
 use acidtest_model::Secret;
 use acidtest_transport::{TlsError, Transport, Wire};
 use bytes::BytesMut;
@@ -50,7 +51,7 @@ impl Connection {
 
 /// Connects, and asks for TLS, if the address does; nothing else is said before.
 async fn connected(transport: &Transport) -> io::Result<Wire> {
-    let mut wire = Wire::new(transport.connect_openly().await?);
+    let mut wire = Wire::new(transport.connect_openly().await?).blocking(may_block);
     if transport.check().is_none() {
         return Ok(wire);
     }

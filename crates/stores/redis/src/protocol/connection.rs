@@ -2,6 +2,7 @@
 
 use std::{future::poll_fn, io, mem, ops::Range};
 
+use acidtest_engine::may_block;
 use acidtest_model::NegotiatedTls;
 use acidtest_transport::{Heard, Pipelined, Requests, Transport, Wire};
 use bytes::BytesMut;
@@ -33,7 +34,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects, and sends the commands with which a client logs in.
     pub(crate) async fn open(transport: &Transport, login: &[Cmd]) -> Result<Self, ConnectError> {
-        let mut wire = Wire::new(transport.connect().await?);
+        let mut wire = Wire::new(transport.connect().await?).blocking(may_block);
         for command in login {
             put(command, wire.output());
         }
