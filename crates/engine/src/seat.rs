@@ -6,13 +6,16 @@ use std::{
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tokio::{task::unconstrained, time::Sleep};
+use tokio::{
+    task::unconstrained,
+    time::{Instant, Sleep},
+};
 
 use crate::{
     Attempt, Client, Extent, Fault, OnRefused, Outcome, Stop,
@@ -93,6 +96,46 @@ struct Cuts {
     is_cut: bool,
 }
 
+/// The timer that wakes a client which waits.
+#[derive(Debug)]
+struct Tick {
+    sleep: Pin<Box<Sleep>>,
+    /// Whether the client's task will be woken by it.
+    wakes: bool,
+}
+
+impl Tick {
+    fn new() -> Self {
+        Self { sleep: Box::pin(tokio::time::sleep(Duration::from_nanos(TICK))), wakes: false }
+    }
+
+    fn set(&mut self, due: Instant) {
+        self.sleep.as_mut().reset(due);
+        self.wakes = false;
+    }
+
+    /// Makes it due no later than this.
+    fn set_before(&mut self, due: Instant) {
+        if self.sleep.deadline() > due {
+            self.set(due);
+        }
+    }
+
+    /// Whether it is due. Always to be called by the client's own task, which it wakes then: it asks the runtime only where that
+    /// can have changed something, because whoever waits for an answer calls it each time.
+    ///
+    /// A future that always finds something to do yields only when Tokio's task budget is used up, and then Tokio would not
+    /// let the timer report that it is due either: it is therefore polled outside the budget ([`unconstrained`]).
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.wakes && !self.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        let due = pin!(unconstrained(self.sleep.as_mut())).poll(context);
+        self.wakes = due.is_pending();
+        due
+    }
+}
+
 /// One client's place in a trial. Handed to its [`ClientTask`](crate::ClientTask), which calls
 /// [`drive`](Seat::drive) with the client.
 #[derive(Debug)]
@@ -100,7 +143,7 @@ pub struct Seat {
     shared: Arc<Shared>,
     bench: Rc<RefCell<Bench>>,
     sleeper: Sleeper,
-    tick: Pin<Box<Sleep>>,
+    tick: Tick,
     rng: Xoshiro256PlusPlus,
     index: usize,
     /// Whether the client is on the schedule; otherwise its next operation is due when the last one has ended.
@@ -129,7 +172,7 @@ impl Seat {
         let rest_for_work = if scheduled { (1.0 / shared.load.duty - 1.0).min(1e15) } else { 0.0 };
         let seed = shared.load.seed.wrapping_add(index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self {
-            tick: Box::pin(tokio::time::sleep(Duration::from_nanos(TICK))),
+            tick: Tick::new(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             sleeper: if shared.clock.is_simulated() { Sleeper::coarse() } else { Sleeper::default() },
             scheduled,
@@ -555,9 +598,7 @@ impl Seat {
     /// Polls the future until it ends. `None` if its deadline passes or the trial is abandoned first, or if all
     /// connections are to be closed: then it is dropped once it waits, so that it was sent and not answered.
     ///
-    /// A future that is ready at once never touches the timer. A future that always finds something to do yields
-    /// only when Tokio's task budget is used up, and then Tokio would not let the timer report that it is due
-    /// either: the timer is therefore polled outside the budget ([`unconstrained`]).
+    /// A future that is ready at once never touches the timer.
     pub(crate) async fn guard<F: Future>(&mut self, future: F, deadline: u64) -> Option<F::Output> {
         let mut future = pin!(future);
         let Self { shared, tick, waited, cuts, .. } = self;
@@ -574,18 +615,14 @@ impl Seat {
             }
             if first {
                 first = false;
-                let due = shared.clock.instant(deadline.min(u64::MAX / 4));
-                if tick.deadline() > due {
-                    tick.as_mut().reset(due);
-                }
+                tick.set_before(shared.clock.instant(deadline.min(u64::MAX / 4)));
             }
-            while pin!(unconstrained(tick.as_mut())).poll(context).is_ready() {
+            while tick.poll(context).is_ready() {
                 let now = shared.clock.now();
                 if now >= deadline || shared.control.abandoned() {
                     return Poll::Ready(None);
                 }
-                let next = now.saturating_add(TICK).min(deadline);
-                tick.as_mut().reset(shared.clock.instant(next));
+                tick.set(shared.clock.instant(now.saturating_add(TICK).min(deadline)));
             }
             Poll::Pending
         })
