@@ -5,7 +5,7 @@ use acidtest_workloads::{Attempt, Fault};
 use crate::{
     ConnectOptions, Value,
     fault::{self, SendState, ends_connection},
-    protocol::{Answers, Connection, Error, Pipeline, Rows, Statement},
+    protocol::{Answers, Connection, Ended, Error, Pipeline, Rows, Statement},
 };
 
 /// One client's connection after its settings are made.
@@ -94,10 +94,13 @@ impl<'a> Answered<'a> {
 /// Fails if COMMIT did. A transaction that has failed is answered as if all were well, but for one word.
 pub(crate) fn committed(answer: Result<Rows<'_>, &Error>) -> Result<(), Attempt> {
     let answer = answer.map_err(|error| fault::attempt(error, SendState::Commit))?;
-    if answer.rolled_back() {
-        return Err(Attempt::Failed(Fault::answered("COMMIT was answered with ROLLBACK")));
+    match answer.ended() {
+        Ended::Committed => Ok(()),
+        Ended::RolledBack => Err(Attempt::Failed(Fault::answered("COMMIT was answered with ROLLBACK"))),
+        Ended::NotSaid => {
+            Err(fault::lost(SendState::Commit, "COMMIT was answered with something else".to_owned()))
+        }
     }
-    Ok(())
 }
 
 impl Session {
@@ -296,6 +299,10 @@ pub(crate) mod tests {
         }
         assert!(is_failed(&whole(begin(), changed(), failed("ERROR", "23505"))));
         assert!(is_unknown(&whole(begin(), changed_rows(2), done("COMMIT"))));
+        // an answer, but to what?
+        for tag in ["BEGIN", "COMMITTED", "ROLLBACK TO", ""] {
+            assert!(is_unknown(&whole(begin(), changed(), done(tag))), "{tag}");
+        }
     }
 
     /// What was sent behind a BEGIN that failed ran as transactions by themselves.

@@ -18,8 +18,30 @@ pub(super) struct Answer {
     pub(super) rows: usize,
     /// Rows that it has changed or found, as the server says.
     pub(super) count: u64,
-    /// Whether the server says that it has rolled a transaction back.
-    pub(super) rolled_back: bool,
+    pub(super) ended: Ended,
+}
+
+/// How a transaction has ended, as the server says in answer to a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ended {
+    /// It was committed.
+    Committed,
+    /// It was rolled back, as one is that has failed, whatever the command was.
+    RolledBack,
+    /// The answer says nothing of that.
+    #[default]
+    NotSaid,
+}
+
+impl Ended {
+    /// What the tag of a completed command says.
+    pub(super) fn said(tag: &[u8]) -> Self {
+        match tag {
+            b"COMMIT\0" => Self::Committed,
+            b"ROLLBACK\0" => Self::RolledBack,
+            _ => Self::NotSaid,
+        }
+    }
 }
 
 /// Where a field stands among the bytes that have arrived; none for NULL.
@@ -119,7 +141,7 @@ static NOT_ASKED: Answer = Answer {
     fields: 0..0,
     rows: 0,
     count: 0,
-    rolled_back: false,
+    ended: Ended::NotSaid,
 };
 
 /// The rows that a statement has answered.
@@ -140,11 +162,10 @@ impl<'a> Rows<'a> {
         self.answer.count
     }
 
-    /// Whether the server says that it has rolled a transaction back, as it does in answer to a COMMIT of one that has
-    /// failed.
+    /// How a transaction has ended, as the server says in answer to its COMMIT.
     #[must_use]
-    pub fn rolled_back(&self) -> bool {
-        self.answer.rolled_back
+    pub fn ended(&self) -> Ended {
+        self.answer.ended
     }
 
     /// How many rows have arrived.

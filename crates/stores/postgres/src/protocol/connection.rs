@@ -13,7 +13,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type};
 
 use super::{
     Answers, Error, Rows, ServerError,
-    answer::{Answer, Field},
+    answer::{Answer, Ended, Field},
 };
 use crate::Value;
 
@@ -116,7 +116,7 @@ struct Coming {
     first_field: usize,
     rows: usize,
     count: u64,
-    rolled_back: bool,
+    ended: Ended,
     parameters: Vec<Type>,
     columns: Vec<Type>,
 }
@@ -278,7 +278,7 @@ impl Connection {
             {
                 coming.is_complete = true;
                 coming.count = count(body);
-                coming.rolled_back = body.starts_with(b"ROLLBACK");
+                coming.ended = Ended::said(body);
             }
             (tag::EMPTY, Some(Request::Run(_) | Request::Command)) => coming.is_complete = true,
             // what a command answers besides is of no interest
@@ -307,8 +307,7 @@ impl Connection {
 
     /// Ends a request with what has come, or else with this error.
     fn answer(&mut self, request: Request, lacking: Option<Error>) {
-        let Coming { error, first_field, rows, count, rolled_back, parameters, columns, .. } =
-            &mut self.coming;
+        let Coming { error, first_field, rows, count, ended, parameters, columns, .. } = &mut self.coming;
         let mut error = error.take().or(lacking);
         if request == Request::Prepare && error.is_none() {
             let name = Statement(self.statements.len()).name();
@@ -327,7 +326,7 @@ impl Connection {
             fields: *first_field..self.fields.len(),
             rows: *rows,
             count: *count,
-            rolled_back: *rolled_back,
+            ended: *ended,
         });
         self.coming = Coming::default();
     }

@@ -14,7 +14,7 @@ mod connection;
 mod error;
 mod login;
 
-pub use answer::{Answers, Row, Rows};
+pub use answer::{Answers, Ended, Row, Rows};
 pub use connection::{Connection, Pipeline, Statement};
 pub use error::{Error, ServerError};
 pub(crate) use login::Login;
