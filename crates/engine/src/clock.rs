@@ -32,9 +32,9 @@ impl Clock {
         nanos(if self.simulated { self.epoch.elapsed() } else { self.epoch.into_std().elapsed() })
     }
 
-    /// A moment by the system's clock; none of a clock that is simulated, on which no system call waits.
-    pub(crate) fn real_instant(self, at: u64) -> Option<std::time::Instant> {
-        (!self.simulated).then(|| self.epoch.into_std() + Duration::from_nanos(at))
+    /// A moment by the system's clock, which has no meaning for one that is simulated.
+    pub(crate) fn system_instant(self, at: u64) -> std::time::Instant {
+        self.epoch.into_std() + Duration::from_nanos(at)
     }
 
     pub(crate) fn instant(self, at: u64) -> Instant {

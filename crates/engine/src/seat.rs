@@ -494,10 +494,7 @@ impl Seat {
         let mut effort = Effort::default();
         let mut since = begun;
         loop {
-            // a connection that is to be closed is closed while it waits
-            let is_to_close = self.shared.control.disconnects() != self.cuts.seen;
-            let until = if is_to_close { None } else { self.blocks_until(since, deadline) };
-            let attempt = blocking(until, client.attempt(operation));
+            let attempt = blocking(self.blocks_until(since, deadline), client.attempt(operation));
             let (wait, refused) = match self.guard(attempt, deadline).await {
                 Some(Attempt::Ok) => return (Outcome::Ok, effort, false),
                 Some(Attempt::Refused) => {
@@ -543,12 +540,13 @@ impl Seat {
         }
     }
 
-    /// Until when an attempt that begins now may [block](crate::may_block) the thread; `None` where others run there, and where
-    /// it could miss its deadline.
+    /// Until when an attempt that begins now may [block](crate::may_block) the thread; `None` where others run there, where
+    /// it could miss its deadline, and where its connection is to be closed, which happens while it waits.
     fn blocks_until(&self, now: u64, deadline: u64) -> Option<std::time::Instant> {
         let keeps_deadline = deadline.saturating_sub(now) >= nanos(LEAST_TIME);
-        let until = now.saturating_add(nanos(BLOCKING));
-        if self.shared.are_alone && keeps_deadline { self.shared.clock.real_instant(until) } else { None }
+        let is_to_close = self.shared.control.disconnects() != self.cuts.seen;
+        let may = self.shared.are_alone && keeps_deadline && !is_to_close;
+        may.then(|| self.shared.clock.system_instant(now.saturating_add(nanos(BLOCKING))))
     }
 
     /// Counts operations of the measured part that ended with their connection.

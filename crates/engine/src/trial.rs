@@ -81,7 +81,8 @@ pub(crate) struct Shared {
     pub(crate) totals: Arc<Totals>,
     /// Operations that may still be started; `None` where their number is not limited.
     budget: Option<AtomicI64>,
-    /// Whether each client has a thread for itself. Either all have or none, so that what they do alike takes alike.
+    /// Whether each client has a thread for itself, on which time passes while it blocks. Either all have or none, so that what
+    /// they do alike takes alike.
     pub(crate) are_alone: bool,
     /// Clients on the schedule.
     pub(crate) scheduled: usize,
@@ -220,7 +221,7 @@ impl Trial {
             gate: Gate::new(own, told.clone()),
             totals: Arc::new(Totals::new(load.operations, load.spans, threads, told.clone())),
             budget,
-            are_alone: clients <= threads,
+            are_alone: clients <= threads && !clock.is_simulated(),
             scheduled,
             at_work: AtomicUsize::new(at_work),
             schedule_over: AtomicBool::new(false),

@@ -224,7 +224,8 @@ fn in_peace(
 #[test]
 fn parts_measure_together_what_they_did() {
     for (clients, processes, threads) in [(1, 1, 2), (5, 2, 3), (6, 3, 1), (9, 4, 8)] {
-        let load = Load { threads, warmup: Duration::from_millis(20), ..operations(3000) };
+        // long enough for each client to have a turn, also on a busy machine
+        let load = Load { threads, warmup: Duration::from_millis(200), ..operations(3000) };
         let (measurement, world) = in_peace(&load, clients, processes, |_| Act::Answer(Attempt::Ok));
         let shape = format!("{clients} clients, {processes} processes, {threads} threads");
         let operation = &measurement.operations[0];
