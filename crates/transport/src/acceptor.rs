@@ -5,6 +5,8 @@ use std::{io, time::Duration};
 use acidtest_model::OwnCertificate;
 use tokio::net::TcpStream;
 
+#[cfg(feature = "tls")]
+use crate::open::Open;
 use crate::{Stream, TlsError};
 
 /// What a client is told that speaks HTTP without TLS where TLS is expected.
@@ -85,7 +87,7 @@ async fn handshake(tls: &tokio_rustls::TlsAcceptor, stream: TcpStream) -> io::Re
         let _ = stream.try_write(NOT_TLS);
         return Err(io::Error::other("its client does not speak TLS"));
     }
-    tls.accept(stream).await.map(Stream::accepted)
+    tls.accept(Open::new(stream)).await.map(Stream::accepted)
 }
 
 impl std::fmt::Debug for Acceptor {

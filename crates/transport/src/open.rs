@@ -1,4 +1,4 @@
-//! A connection without TLS, which may be waited for in the system call that reads it.
+//! A connection without TLS, or the one under it, which may be waited for in the system call that reads it.
 
 use std::{
     io,
@@ -9,9 +9,8 @@ use std::{
 
 use bytes::BytesMut;
 use rustix::{
-    buffer::spare_capacity,
-    io::{Errno, ioctl_fionbio},
-    net::{RecvFlags, SendFlags, recv, send, sockopt},
+    io::ioctl_fionbio,
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg, sockopt},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
@@ -21,46 +20,31 @@ use tokio::{
 /// Most bytes that a read that waits takes at once.
 const READ: usize = 64 * 1024;
 
-/// A connection without TLS.
+/// What is sent does not wait, and an end of the connection kills nobody.
+const AT_ONCE: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+/// For how long the thread may wait in a system call, the same each time it may.
+pub(crate) type MayBlock = fn() -> Option<Duration>;
+
+/// A connection without TLS, or the one under it.
 ///
-/// It belongs to the runtime. From the first read on that waits in the system call, the socket itself is a blocking one. Whatever
-/// else is done on it says that it does not wait: what the runtime holds for possible need not be.
+/// It belongs to the runtime. From the first read on that waits in the system call, the socket itself is a blocking one. Other
+/// reads, and what is written, say that they do not wait: what the runtime holds for possible need not be.
 pub(crate) struct Open {
     stream: TcpStream,
+    /// The leave of reads to wait in the system call, until one of them has read something.
+    pub(crate) leave: Option<MayBlock>,
     /// What is read into from a blocking socket; none as long as it is not one.
     arrived: Option<Vec<u8>>,
 }
 
 impl Open {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, arrived: None }
+        Self { stream, leave: None, arrived: None }
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
-    }
-
-    #[cfg(feature = "tls")]
-    pub(crate) fn into_stream(self) -> TcpStream {
-        self.stream
-    }
-
-    /// Waits in the system call until something has arrived, and appends it. All such reads wait as long as the first one may.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if nothing has arrived in that time, or if the socket cannot be waited for so; else the
-    /// connection's.
-    pub(crate) fn read_blocking(&mut self, room: &mut BytesMut, longest: Duration) -> io::Result<usize> {
-        let Self { stream, arrived } = self;
-        let arrived = if let Some(arrived) = arrived {
-            arrived
-        } else {
-            make_blocking(stream, longest).map_err(|_| io::ErrorKind::WouldBlock)?;
-            arrived.insert(Vec::with_capacity(READ))
-        };
-        receive(stream, arrived, RecvFlags::empty())?;
-        room.extend_from_slice(arrived);
-        Ok(arrived.len())
     }
 
     /// Reads what has arrived, without waiting.
@@ -68,10 +52,32 @@ impl Open {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if nothing has; else the connection's.
     pub(crate) fn try_read_buf(&mut self, room: &mut BytesMut) -> io::Result<usize> {
-        let Self { stream, arrived: Some(arrived) } = self else { return self.stream.try_read_buf(room) };
-        stream.try_io(Interest::READABLE, || receive(stream, arrived, RecvFlags::DONTWAIT))?;
-        room.extend_from_slice(arrived);
-        Ok(arrived.len())
+        let Self { stream, arrived: Some(arrived), .. } = self else { return self.stream.try_read_buf(room) };
+        let read =
+            stream.try_io(Interest::READABLE, || receive(stream, arrived, READ, RecvFlags::DONTWAIT))?;
+        room.extend_from_slice(read);
+        Ok(read.len())
+    }
+
+    /// Waits for so long in the system call until something has arrived.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if nothing has arrived in that time, or if the socket cannot be waited for so; else the
+    /// connection's.
+    fn read_blocking(&mut self, room: &mut ReadBuf<'_>, longest: Duration) -> io::Result<()> {
+        if self.arrived.is_none() {
+            make_blocking(&self.stream, longest).map_err(|_| io::ErrorKind::WouldBlock)?;
+        }
+        let arrived = self.arrived.get_or_insert_with(|| Vec::with_capacity(READ));
+        match receive(&self.stream, arrived, room.remaining(), RecvFlags::empty()) {
+            // a signal has ended the wait before its time
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(io::ErrorKind::WouldBlock.into()),
+            read => {
+                room.put_slice(read?);
+                self.leave = None;
+                Ok(())
+            }
+        }
     }
 
     /// Writes as much as can be written without waiting.
@@ -79,20 +85,35 @@ impl Open {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if that is nothing; else the connection's.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.stream.try_io(Interest::WRITABLE, || Ok(send(&self.stream, bytes, flags)?))
+        self.stream.try_io(Interest::WRITABLE, || Ok(send(&self.stream, bytes, AT_ONCE)?))
+    }
+
+    fn poll_try(
+        &self,
+        context: &mut Context<'_>,
+        try_write: impl Fn() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match try_write() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+            ready!(self.stream.poll_write_ready(context))?;
+        }
     }
 }
 
-/// Reads what comes first into the emptied vector, as much as it has room for.
-fn receive(stream: &TcpStream, arrived: &mut Vec<u8>, flags: RecvFlags) -> io::Result<()> {
-    arrived.clear();
-    loop {
-        match recv(stream, spare_capacity(arrived), flags) {
-            Err(Errno::INTR) => {}
-            received => return Ok(received.map(|_| ())?),
-        }
-    }
+/// Reads what comes first, so many bytes at most, by way of the room of a vector that stays empty.
+fn receive<'a>(
+    stream: &TcpStream,
+    by_way_of: &'a mut Vec<u8>,
+    most: usize,
+    flags: RecvFlags,
+) -> io::Result<&'a [u8]> {
+    let room = by_way_of.spare_capacity_mut();
+    let most = room.len().min(most);
+    let ((arrived, _), _) = recv(stream, room.get_mut(..most).unwrap_or_default(), flags)?;
+    Ok(arrived)
 }
 
 /// Lets reads wait in the system call, for so long at most.
@@ -107,17 +128,20 @@ impl AsyncRead for Open {
         context: &mut Context<'_>,
         room: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.arrived.is_none() {
-            return Pin::new(&mut self.stream).poll_read(context, room);
-        }
-        let most = room.remaining().min(READ);
-        loop {
-            ready!(self.stream.poll_read_ready(context))?;
-            let unfilled = room.initialize_unfilled_to(most);
-            let read = || Ok(recv(&self.stream, unfilled, RecvFlags::DONTWAIT)?.1);
-            match self.stream.try_io(Interest::READABLE, read) {
+        if let Some(longest) = self.leave.and_then(|may_block| may_block()) {
+            match self.read_blocking(room, longest) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read.map(|bytes| room.advance(bytes))),
+                read => return Poll::Ready(read),
+            }
+        }
+        let Self { stream, arrived, .. } = &mut *self;
+        let Some(arrived) = arrived else { return Pin::new(stream).poll_read(context, room) };
+        loop {
+            ready!(stream.poll_read_ready(context))?;
+            let most = room.remaining();
+            match stream.try_io(Interest::READABLE, || receive(stream, arrived, most, RecvFlags::DONTWAIT)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read.map(|read| room.put_slice(read))),
             }
         }
     }
@@ -125,13 +149,7 @@ impl AsyncRead for Open {
 
 impl AsyncWrite for Open {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            match self.try_write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
-            }
-            ready!(self.stream.poll_write_ready(context))?;
-        }
+        self.poll_try(context, || self.try_write(bytes))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -142,13 +160,16 @@ impl AsyncWrite for Open {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 
-    /// Of what the gateway answers, whose connections are never blocking ones.
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+        if let [part] = parts {
+            return self.poll_write(context, part);
+        }
+        let send = || Ok(sendmsg(&self.stream, parts, &mut SendAncillaryBuffer::default(), AT_ONCE)?);
+        self.poll_try(context, || self.stream.try_io(Interest::WRITABLE, send))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -6,17 +6,16 @@ use std::{
     io,
     pin::{Pin, pin},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use acidtest_model::NegotiatedTls;
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
-use crate::open::Open;
+use crate::open::{MayBlock, Open};
 #[cfg(feature = "tls")]
 use crate::tls::Secured;
 
@@ -28,7 +27,7 @@ enum Kind {
     #[cfg(feature = "tls")]
     Secured(Box<Secured>),
     #[cfg(feature = "tls")]
-    Accepted(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+    Accepted(Box<tokio_rustls::server::TlsStream<Open>>),
 }
 
 impl Stream {
@@ -38,9 +37,9 @@ impl Stream {
 
     /// The connection under it, if it has no TLS.
     #[cfg(feature = "tls")]
-    pub(crate) fn into_open(self) -> Option<TcpStream> {
+    pub(crate) fn into_open(self) -> Option<Open> {
         match self.0 {
-            Kind::Open(open) => Some(open.into_stream()),
+            Kind::Open(open) => Some(open),
             Kind::Secured(_) | Kind::Accepted(_) => None,
         }
     }
@@ -51,12 +50,13 @@ impl Stream {
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) fn accepted(stream: tokio_rustls::server::TlsStream<TcpStream>) -> Self {
+    pub(crate) fn accepted(stream: tokio_rustls::server::TlsStream<Open>) -> Self {
         Self(Kind::Accepted(Box::new(stream)))
     }
 
     /// Waits until something has arrived that was not read, and leaves it there. Returns whether something has; if not,
-    /// the connection has ended. With TLS, what has arrived need not be data.
+    /// the connection has ended. With TLS, what has arrived need not be data. For connections on which no read waits in the system
+    /// call.
     ///
     /// # Errors
     /// The connection's.
@@ -66,12 +66,12 @@ impl Stream {
             #[cfg(feature = "tls")]
             Kind::Secured(secured) => {
                 let (stream, session) = secured.stream.get_mut();
-                Ok(holds_data(session)? || has_come(stream).await?)
+                Ok(holds_data(session)? || has_come(stream.stream()).await?)
             }
             #[cfg(feature = "tls")]
             Kind::Accepted(stream) => {
                 let (stream, session) = stream.get_mut();
-                Ok(holds_data(session)? || has_come(stream).await?)
+                Ok(holds_data(session)? || has_come(stream.stream()).await?)
             }
         }
     }
@@ -107,19 +107,7 @@ impl Stream {
         match &mut self.0 {
             Kind::Open(open) => open.try_read_buf(room),
             #[cfg(feature = "tls")]
-            _ => at_once(|context| self.poll_read_buf(context, room)),
-        }
-    }
-
-    /// Waits for so long in the system call that reads, and appends what has arrived.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if nothing has arrived in that time, and always with TLS; else the connection's.
-    pub(crate) fn read_blocking(&mut self, room: &mut BytesMut, longest: Duration) -> io::Result<usize> {
-        match &mut self.0 {
-            Kind::Open(open) => open.read_blocking(room, longest),
-            #[cfg(feature = "tls")]
-            Kind::Secured(_) | Kind::Accepted(_) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => at_once(|context| self.poll_read_buf(context, room, None)),
         }
     }
 
@@ -135,16 +123,38 @@ impl Stream {
         }
     }
 
-    /// Reads into the spare room of a buffer, and returns how many bytes came; 0 at the connection's end.
+    /// Waits until something has arrived, in the system call that reads it while `may_block` gives leave, and appends all that has.
+    /// Returns how many bytes that is; 0 at the connection's end.
     ///
     /// # Errors
     /// The connection's.
-    pub fn poll_read_buf(
+    pub(crate) fn poll_read_buf(
         &mut self,
         context: &mut Context<'_>,
-        room: &mut impl BufMut,
+        room: &mut BytesMut,
+        may_block: Option<MayBlock>,
     ) -> Poll<io::Result<usize>> {
-        pin!(self.read_buf(room)).poll(context)
+        loop {
+            self.open_mut().leave = may_block;
+            let read = pin!(self.read_buf(room)).poll(context);
+            let left = self.open_mut().leave.take();
+            // what was read was for TLS alone, such as a part of a record
+            if read.is_pending() && may_block.is_some() && left.is_none() {
+                continue;
+            }
+            return read;
+        }
+    }
+
+    /// The connection under TLS, if there is TLS.
+    fn open_mut(&mut self) -> &mut Open {
+        match &mut self.0 {
+            Kind::Open(open) => open,
+            #[cfg(feature = "tls")]
+            Kind::Secured(secured) => secured.stream.get_mut().0,
+            #[cfg(feature = "tls")]
+            Kind::Accepted(stream) => stream.get_mut().0,
+        }
     }
 }
 

@@ -17,14 +17,13 @@ use rustls::{
     crypto::{CryptoProvider, ring as by_ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
-use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 use x509_cert::{
     Certificate,
     der::{Decode, oid::db::rfc5912},
 };
 
-use crate::{Stream, TlsError};
+use crate::{Stream, TlsError, open::Open};
 
 /// The TLS of one server's connections.
 #[derive(Clone)]
@@ -128,7 +127,7 @@ impl Security {
 
 /// A connection with TLS.
 pub(crate) struct Secured {
-    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) stream: TlsStream<Open>,
     pub(crate) security: Security,
 }
 

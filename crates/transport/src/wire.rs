@@ -11,7 +11,7 @@ use acidtest_model::NegotiatedTls;
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWrite;
 
-use crate::{Stream, Transport};
+use crate::{Stream, Transport, open::MayBlock};
 
 /// The least room for a read, in bytes: most answers come whole in it.
 const READ_ROOM: usize = 64 * 1024;
@@ -41,8 +41,8 @@ pub struct Wire {
     input: BytesMut,
     /// Bytes of `input` that were taken.
     taken: usize,
-    /// How long the thread may wait in a system call for what is to arrive, if it may.
-    may_block: fn() -> Option<Duration>,
+    /// Whether the thread may wait in a system call for what is to arrive.
+    may_block: Option<MayBlock>,
 }
 
 impl Wire {
@@ -56,15 +56,15 @@ impl Wire {
             before: 0,
             input: BytesMut::with_capacity(READ_ROOM),
             taken: 0,
-            may_block: || None,
+            may_block: None,
         }
     }
 
     /// Waits for what is to arrive in the system call that reads it, whenever `may_block` says for how long the thread has
-    /// nothing else to do (the same each time). Not with TLS, of which a part of what is said may have arrived.
+    /// nothing else to do (the same each time).
     #[must_use]
     pub fn blocking(self, may_block: fn() -> Option<Duration>) -> Self {
-        Self { may_block, ..self }
+        Self { may_block: Some(may_block), ..self }
     }
 
     /// Goes over to TLS, if the transport's address asks for it.
@@ -212,15 +212,8 @@ impl Wire {
     pub fn poll_read(&mut self, context: &mut Context<'_>, missing: usize) -> Poll<io::Result<()>> {
         self.make_room(missing);
         // not while the runtime is to send something: the answer to that would not come
-        if self.unwritten() == 0
-            && let Some(longest) = (self.may_block)()
-        {
-            match self.stream.read_blocking(&mut self.input, longest) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(arrival(read)),
-            }
-        }
-        Poll::Ready(arrival(ready!(self.stream.poll_read_buf(context, &mut self.input))))
+        let may_block = self.may_block.filter(|_| self.output.is_empty());
+        Poll::Ready(arrival(ready!(self.stream.poll_read_buf(context, &mut self.input, may_block))))
     }
 
     /// Sends what is to be sent, and waits until more has arrived; one does not wait for the other, because a server that

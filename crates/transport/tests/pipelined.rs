@@ -3,18 +3,18 @@
 
 use std::{
     future::poll_fn,
-    io::{self, Read as _, Write as _},
+    io::{self, Read, Write},
     net::{TcpListener, TcpStream},
     sync::{
         atomic::{AtomicBool, Ordering::SeqCst},
         mpsc,
     },
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use acidtest_model::Address;
+use acidtest_model::{Address, CertificateCheck, Tls};
 use acidtest_transport::{Heard, Pipelined, RequestError, Requests, Transport, Wire};
 use bytes::BufMut as _;
 use tokio::time::timeout;
@@ -94,6 +94,16 @@ impl Connection {
         is_told.then(|| std::mem::take(&mut self.known))
     }
 
+    /// Whether it is known that a request was not sent because the connection was reset: with TLS, that is not known.
+    fn was_not_sent(&self, known: &Known) -> bool {
+        let reset = |why: &String| why.contains("reset by peer") || why.contains("Broken pipe");
+        match known {
+            Err(RequestError::Lost(why)) => self.wire.negotiated().is_some() && reset(why),
+            Err(RequestError::NotSent(why)) => self.wire.negotiated().is_none() && reset(why),
+            _ => false,
+        }
+    }
+
     /// Drives it for a moment, as somebody does who then has waited long enough.
     async fn for_a_moment(&mut self) {
         let moment = Duration::from_millis(200);
@@ -120,7 +130,7 @@ fn not_sent(known: &Known) -> bool {
 }
 
 /// What a server hears next, without its head.
-fn heard(stream: &mut TcpStream) -> Vec<u8> {
+fn heard(stream: &mut Peer) -> Vec<u8> {
     let mut head = [0; HEAD];
     stream.read_exact(&mut head).unwrap();
     let mut body = vec![0; u32::from_be_bytes(head) as usize];
@@ -128,36 +138,173 @@ fn heard(stream: &mut TcpStream) -> Vec<u8> {
     body
 }
 
-/// Runs a test on a connection to a server, which has the first connection and the end of a channel on which the test tells it
-/// to go on: once where the runtime waits for what is to arrive, and once where the system call does that reads it.
-fn with(
-    server: impl FnOnce(TcpStream, mpsc::Receiver<()>) + Clone + Send + 'static,
-    test: impl AsyncFn(Connection, Told),
-) {
-    with_waits(|| None, server.clone(), &test);
-    with_waits(|| Some(BLOCK), server, test);
+/// A client's connection as the server has it.
+enum Peer {
+    Open(Cut),
+    #[cfg(feature = "tls")]
+    Secured(Box<rustls::StreamOwned<rustls::ServerConnection, Cut>>),
 }
 
-fn with_waits(
+impl Peer {
+    /// From now on, each byte that goes over the network does so by itself.
+    fn cut(&mut self) {
+        match self {
+            Self::Open(stream) => stream.is_cut = true,
+            #[cfg(feature = "tls")]
+            Self::Secured(secured) => secured.sock.is_cut = true,
+        }
+    }
+}
+
+impl Peer {
+    /// Sends these at once, with TLS in a record each.
+    fn write_together(&mut self, parts: [&[u8]; 2]) {
+        match self {
+            Self::Open(stream) => stream.write_all(&parts.concat()).unwrap(),
+            #[cfg(feature = "tls")]
+            Self::Secured(secured) => {
+                for part in parts {
+                    secured.conn.writer().write_all(part).unwrap();
+                }
+                secured.flush().unwrap();
+            }
+        }
+    }
+
+    /// Ends the connection as a server does that says so.
+    fn close(self) {
+        match self {
+            Self::Open(stream) => drop(stream),
+            #[cfg(feature = "tls")]
+            Self::Secured(mut secured) => {
+                secured.conn.send_close_notify();
+                secured.flush().unwrap();
+            }
+        }
+    }
+}
+
+impl Read for Peer {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Open(stream) => stream.read(room),
+            #[cfg(feature = "tls")]
+            Self::Secured(secured) => secured.read(room),
+        }
+    }
+}
+
+impl Write for Peer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Open(stream) => stream.write(bytes),
+            #[cfg(feature = "tls")]
+            Self::Secured(secured) => secured.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Open(stream) => stream.flush(),
+            #[cfg(feature = "tls")]
+            Self::Secured(secured) => secured.flush(),
+        }
+    }
+}
+
+/// A connection that may be made to send byte by byte.
+struct Cut {
+    stream: TcpStream,
+    is_cut: bool,
+}
+
+impl Read for Cut {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(room)
+    }
+}
+
+impl Write for Cut {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_cut {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.stream.write(bytes.get(..1).filter(|_| self.is_cut).unwrap_or(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Without TLS, and with it if there is any.
+const SECURE: &[bool] = if cfg!(feature = "tls") { &[false, true] } else { &[false] };
+
+/// Runs a test on a connection to a server, which has the first connection and the end of a channel on which the test tells it
+/// to go on: once where the runtime waits for what is to arrive, and once where the system call does that reads it, and each
+/// without TLS and with it.
+fn with(
+    server: impl FnOnce(Peer, mpsc::Receiver<()>) + Clone + Send + 'static,
+    test: impl AsyncFn(Connection, Told),
+) {
+    with_wait(|| None, server.clone(), &test);
+    with_wait(|| Some(BLOCK), server, test);
+}
+
+/// The same, in one way of waiting.
+fn with_wait(
     may_block: fn() -> Option<Duration>,
-    server: impl FnOnce(TcpStream, mpsc::Receiver<()>) + Send + 'static,
+    server: impl FnOnce(Peer, mpsc::Receiver<()>) + Clone + Send + 'static,
+    test: impl AsyncFn(Connection, Told),
+) {
+    for &secure in SECURE {
+        connected(secure, may_block, server.clone(), &test);
+    }
+}
+
+fn connected(
+    secure: bool,
+    may_block: fn() -> Option<Duration>,
+    server: impl FnOnce(Peer, mpsc::Receiver<()>) + Send + 'static,
     test: impl AsyncFnOnce(Connection, Told),
 ) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("redis://{}", listener.local_addr().unwrap());
+    let port = listener.local_addr().unwrap().port();
+    let tls = secure.then(|| Box::new(Tls::checking(CertificateCheck::Nothing)));
+    let address = Address { tls, ..Address::loopback("redis", None, port, "") };
     let (tell, told) = mpsc::channel();
     let playing = thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
-        server(stream, told);
+        let stream = Cut { stream, is_cut: false };
+        #[cfg(feature = "tls")]
+        if secure {
+            return server(Peer::Secured(Box::new(secured(stream))), told);
+        }
+        server(Peer::Open(stream), told);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let transport = Transport::new(&Address::parse(&address).unwrap(), 0).unwrap();
-        let wire = Wire::new(transport.connect().await.unwrap()).blocking(may_block);
+        let wire = Wire::new(Transport::new(&address, 0).unwrap().connect().await.unwrap());
+        assert_eq!(wire.negotiated().is_some(), secure);
+        let wire = wire.blocking(may_block);
         test(Connection { wire, requests: Requests::default(), known: Vec::new() }, Told { tell, playing })
             .await;
     });
+}
+
+/// The handshake of a server with a certificate of its own.
+#[cfg(feature = "tls")]
+fn secured(mut stream: Cut) -> rustls::StreamOwned<rustls::ServerConnection, Cut> {
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder().with_no_client_auth();
+    let config = config.with_single_cert(vec![own.cert.der().clone()], key).unwrap();
+    let mut session = rustls::ServerConnection::new(std::sync::Arc::new(config)).unwrap();
+    while session.is_handshaking() {
+        session.complete_io(&mut stream).unwrap();
+    }
+    rustls::StreamOwned::new(session, stream)
 }
 
 /// The server, which waits for what the test tells it.
@@ -186,13 +333,11 @@ fn wait(told: &mpsc::Receiver<()>) {
 
 #[test]
 fn answers_are_understood_however_they_are_cut() {
-    let server = |mut stream: TcpStream, _| {
+    let server = |mut stream: Peer, _| {
+        stream.cut();
         for answer in [&b"one"[..], b"", b"-no", b"four"] {
             heard(&mut stream);
-            for byte in frame(answer) {
-                stream.write_all(&[byte]).unwrap();
-                thread::sleep(Duration::from_millis(1));
-            }
+            stream.write_all(&frame(answer)).unwrap();
         }
     };
     with(server, async |mut connection, _| {
@@ -210,7 +355,7 @@ fn answers_are_understood_however_they_are_cut() {
 
 #[test]
 fn as_many_answers_are_awaited_as_are_asked_for() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         for answer in [b"one", b"two"] {
             heard(&mut stream);
             stream.write_all(&frame(answer)).unwrap();
@@ -232,7 +377,7 @@ fn as_many_answers_are_awaited_as_are_asked_for() {
 
 #[test]
 fn what_was_not_sent_is_told_from_what_was() {
-    let server = |stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |stream: Peer, told: mpsc::Receiver<()>| {
         wait(&told);
         drop(stream);
     };
@@ -245,14 +390,14 @@ fn what_was_not_sent_is_told_from_what_was() {
         told.end().await;
         let answers = connection.answers().await;
         let [(1, short), (2, long), (3, behind)] = &answers[..] else { panic!("{answers:?}") };
-        assert!(lost(short) && lost(long) && not_sent(behind), "{answers:?}");
+        assert!(lost(short) && lost(long) && connection.was_not_sent(behind), "{answers:?}");
         assert!(not_sent(&connection.check().map(|()| Vec::new())));
     });
 }
 
 #[test]
 fn an_answer_to_what_was_not_sent_is_none() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         stream.write_all(&frame(b"an answer")).unwrap();
         wait(&told);
     };
@@ -267,7 +412,7 @@ fn an_answer_to_what_was_not_sent_is_none() {
 
 #[test]
 fn answers_that_came_before_the_end_count() {
-    let server = |mut stream: TcpStream, _| {
+    let server = |mut stream: Peer, _| {
         heard(&mut stream);
         heard(&mut stream);
         let cut = &frame(b"two")[..HEAD + 2];
@@ -286,7 +431,7 @@ fn answers_that_came_before_the_end_count() {
 #[test]
 fn an_answer_is_read_beside_an_error_of_sending() {
     // it answers, and resets the connection because there is something that it has not read
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         heard(&mut stream);
         stream.write_all(&frame(b"-too long")).unwrap();
         wait(&told);
@@ -294,20 +439,20 @@ fn an_answer_is_read_beside_an_error_of_sending() {
     };
     with(server, async |mut connection, told| {
         connection.push(1, b"?");
-        connection.push(2, b"not read");
+        connection.push(2, &vec![b'?'; 100_000]);
         poll_fn(|context| connection.wire.poll_write(context)).await.unwrap();
         told.end().await;
         connection.push(3, b"refused");
         let answers = connection.answers().await;
         let [(1, first), (2, second), (3, third)] = &answers[..] else { panic!("{answers:?}") };
         assert_eq!(*first, Err(RequestError::Answered("too long".to_owned())));
-        assert!(lost(second) && not_sent(third), "{answers:?}");
+        assert!(lost(second) && connection.was_not_sent(third), "{answers:?}");
     });
 }
 
 #[test]
 fn what_was_given_up_ends_the_connection() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         heard(&mut stream);
         wait(&told);
         stream.write_all(&frame(b"late")).unwrap();
@@ -326,7 +471,7 @@ fn what_was_given_up_ends_the_connection() {
 
 #[test]
 fn a_request_that_cannot_be_written_leaves_nothing() {
-    let server = |mut stream: TcpStream, _| {
+    let server = |mut stream: Peer, _| {
         assert_eq!(heard(&mut stream), b"whole");
         stream.write_all(&frame(b"one")).unwrap();
     };
@@ -343,7 +488,7 @@ fn a_request_that_cannot_be_written_leaves_nothing() {
 
 #[test]
 fn a_server_that_hears_nothing_until_it_is_heard_does_not_hang_it() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         heard(&mut stream);
         stream.write_all(&frame(b"at once")).unwrap();
         heard(&mut stream);
@@ -367,7 +512,7 @@ fn a_server_that_hears_nothing_until_it_is_heard_does_not_hang_it() {
 
 #[test]
 fn a_length_that_is_only_claimed_takes_no_memory() {
-    let server = |mut stream: TcpStream, _| {
+    let server = |mut stream: Peer, _| {
         heard(&mut stream);
         stream.write_all(&[0x7f, 0xff, 0xff, 0xff, b'.']).unwrap();
     };
@@ -381,7 +526,7 @@ fn a_length_that_is_only_claimed_takes_no_memory() {
 
 #[test]
 fn the_end_of_an_idle_connection_is_seen_before_the_next_request() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         heard(&mut stream);
         stream.write_all(&frame(b"one")).unwrap();
         wait(&told);
@@ -397,7 +542,7 @@ fn the_end_of_an_idle_connection_is_seen_before_the_next_request() {
 
 #[test]
 fn a_place_is_reached_with_its_first_byte() {
-    let server = |_stream, told: mpsc::Receiver<()>| wait(&told);
+    let server = |_stream: Peer, told: mpsc::Receiver<()>| wait(&told);
     with(server, async |Connection { mut wire, .. }, _told| {
         for _ in 0..2 {
             let place = wire.place();
@@ -412,7 +557,7 @@ fn a_place_is_reached_with_its_first_byte() {
 
 #[test]
 fn bytes_are_taken_and_cut_out_within_what_has_arrived() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         stream.write_all(b"abcdefgh").unwrap();
         wait(&told);
     };
@@ -439,36 +584,41 @@ fn bytes_are_taken_and_cut_out_within_what_has_arrived() {
 
 #[test]
 fn an_answer_is_waited_for_where_the_runtime_does_nothing() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
-        for answer in [&b"one"[..], b"two"] {
+    const OF_MANY_READS: &[u8] = &[b'.'; 200_000];
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
+        for answer in [&b"one"[..], b"two", OF_MANY_READS] {
             heard(&mut stream);
-            thread::sleep(BLOCK);
-            stream.write_all(&frame(answer)).unwrap();
+            for part in frame(answer).chunks(100_000) {
+                thread::sleep(BLOCK);
+                stream.write_all(part).unwrap();
+            }
         }
         wait(&told);
     };
-    with_waits(
+    with_wait(
         || Some(PATIENCE),
         server,
         async |mut connection, _told| {
-            for (number, answer) in [(1, &b"one"[..]), (2, b"two")] {
+            let begun = Instant::now();
+            for (number, answer) in [(1, &b"one"[..]), (2, b"two"), (3, OF_MANY_READS)] {
                 assert_eq!(connection.begin(), Ok(()));
                 connection.push(number, b"?");
                 assert_eq!(connection.answers_at_once(), Some(vec![answered(number, answer)]));
             }
+            assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
         },
     );
 }
 
 #[test]
 fn a_wait_for_an_answer_ends_and_the_runtime_waits_on() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         heard(&mut stream);
         wait(&told);
         stream.write_all(&frame(b"one")).unwrap();
         wait(&told);
     };
-    with_waits(
+    with_wait(
         || Some(BLOCK),
         server,
         async |mut connection, told| {
@@ -486,7 +636,7 @@ fn a_wait_for_an_answer_ends_and_the_runtime_waits_on() {
 #[test]
 fn nothing_but_the_wait_for_an_answer_waits() {
     static MAY_BLOCK: AtomicBool = AtomicBool::new(true);
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
         heard(&mut stream);
         stream.write_all(&frame(b"one")).unwrap();
         for _ in 0..2 {
@@ -496,7 +646,8 @@ fn nothing_but_the_wait_for_an_answer_waits() {
         wait(&told);
     };
     let may_block = || MAY_BLOCK.load(SeqCst).then_some(PATIENCE * 2);
-    with_waits(may_block, server, async |mut connection, told| {
+    with_wait(may_block, server, async |mut connection, told| {
+        MAY_BLOCK.store(true, SeqCst);
         connection.push(1, b"?");
         assert_eq!(connection.answers_at_once(), Some(vec![answered(1, b"one")]));
         MAY_BLOCK.store(false, SeqCst);
@@ -518,24 +669,96 @@ fn nothing_but_the_wait_for_an_answer_waits() {
     });
 }
 
+/// Also where TLS has taken all that is to be sent, and holds it.
 #[test]
 fn what_is_not_sent_yet_is_not_waited_for_in_a_read() {
-    let server = |mut stream: TcpStream, told: mpsc::Receiver<()>| {
-        wait(&told);
-        assert_eq!(heard(&mut stream).len(), LONG);
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
+        heard(&mut stream);
         stream.write_all(&frame(b"one")).unwrap();
         wait(&told);
+        let mut is_last = false;
+        while !is_last {
+            is_last = heard(&mut stream).is_empty();
+            stream.write_all(&frame(b"one")).unwrap();
+        }
+        wait(&told);
     };
-    with_waits(
+    with_wait(
         || Some(PATIENCE),
         server,
         async |mut connection, told| {
-            connection.push(1, &vec![b'?'; LONG]);
-            connection.for_a_moment().await;
-            assert!(connection.wire.unwritten() > 0, "the buffers hold it all");
+            let begun = Instant::now();
+            connection.push(1, b"?");
+            assert!(connection.answers_at_once().is_some());
+            let mut pushed = 0;
+            poll_fn(|context| {
+                while let Poll::Ready(sent) = connection.wire.poll_write(context) {
+                    sent.unwrap();
+                    connection.push(1, &vec![b'?'; 32 << 10]);
+                    pushed += 1;
+                }
+                Poll::Ready(())
+            })
+            .await;
+            assert_eq!(connection.answers_at_once(), None);
+            assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+            connection.push(1, b"");
             told.go_on();
-            assert_eq!(connection.answers().await, [answered(1, b"one")]);
-            told.go_on();
+            let answers = connection.answers().await;
+            assert_eq!(answers.len(), pushed + 1);
+            assert!(answers.iter().all(|known| *known == answered(1, b"one")), "{answers:?}");
+        },
+    );
+}
+
+#[test]
+fn all_that_has_arrived_is_read() {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
+        for _ in 0..2 {
+            heard(&mut stream);
+        }
+        stream.write_together([&frame(b"one"), &frame(b"two")]);
+        wait(&told);
+        stream.write_together([b"a", b"b"]);
+        wait(&told);
+        stream.close();
+    };
+    with(server, async |mut connection, told| {
+        connection.push(1, b"?");
+        connection.push(2, b"?");
+        assert_eq!(connection.answers().await, [answered(1, b"one"), answered(2, b"two")]);
+        connection.wire.clear_away();
+        told.go_on();
+        while !connection.wire.try_read().unwrap() {
+            tokio::time::sleep(BLOCK).await;
+        }
+        assert_eq!(connection.wire.unread(), b"ab");
+        told.end().await;
+        assert_eq!(connection.wire.try_read().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    });
+}
+
+/// What has come is told before more is waited for.
+#[test]
+fn what_has_come_does_not_wait_for_what_has_not() {
+    let server = |mut stream: Peer, told: mpsc::Receiver<()>| {
+        for _ in 0..3 {
+            heard(&mut stream);
+        }
+        stream.write_together([&frame(b"one"), &frame(b"two")]);
+        wait(&told);
+    };
+    with_wait(
+        || Some(PATIENCE),
+        server,
+        async |mut connection, _told| {
+            connection.push(1, b"?");
+            connection.push(2, b"?");
+            connection.push(3, b"?");
+            let begun = Instant::now();
+            poll_fn(|context| connection.poll_answers(context, |it| it.known.len() == 2)).await;
+            assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+            assert_eq!(connection.known, [answered(1, b"one"), answered(2, b"two")]);
         },
     );
 }
