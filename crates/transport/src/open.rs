@@ -28,8 +28,8 @@ pub(crate) type MayBlock = fn() -> Option<Duration>;
 
 /// A connection without TLS, or the one under it.
 ///
-/// It belongs to the runtime. From the first read on that waits in the system call, the socket itself is a blocking one. Other
-/// reads, and what is written, say that they do not wait: what the runtime holds for possible need not be.
+/// It belongs to the runtime. From the first read on that waits in the system call, the socket itself is a blocking one. Whatever
+/// else is done on it says that it does not wait: what the runtime holds for possible need not be.
 pub(crate) struct Open {
     stream: TcpStream,
     /// The leave of reads to wait in the system call, until one of them has read something.
@@ -43,8 +43,13 @@ impl Open {
         Self { stream, leave: None, arrived: None }
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
+    /// Waits until something has arrived, and leaves it there. Returns whether something has; if not, the connection has ended.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) async fn arrives(&self) -> io::Result<bool> {
+        let peek = || Ok(recv(&self.stream, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1 > 0);
+        self.stream.async_io(Interest::READABLE, peek).await
     }
 
     /// Reads what has arrived, without waiting.
@@ -62,22 +67,16 @@ impl Open {
     /// Waits for so long in the system call until something has arrived.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if nothing has arrived in that time, or if the socket cannot be waited for so; else the
-    /// connection's.
+    /// [`io::ErrorKind::WouldBlock`] if nothing has arrived in that time, or if the socket cannot be waited for so;
+    /// [`io::ErrorKind::Interrupted`] if a signal has ended the wait; else the connection's.
     fn read_blocking(&mut self, room: &mut ReadBuf<'_>, longest: Duration) -> io::Result<()> {
         if self.arrived.is_none() {
             make_blocking(&self.stream, longest).map_err(|_| io::ErrorKind::WouldBlock)?;
         }
         let arrived = self.arrived.get_or_insert_with(|| Vec::with_capacity(READ));
-        match receive(&self.stream, arrived, room.remaining(), RecvFlags::empty()) {
-            // a signal has ended the wait before its time
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(io::ErrorKind::WouldBlock.into()),
-            read => {
-                room.put_slice(read?);
-                self.leave = None;
-                Ok(())
-            }
-        }
+        room.put_slice(receive(&self.stream, arrived, room.remaining(), RecvFlags::empty())?);
+        self.leave = None;
+        Ok(())
     }
 
     /// Writes as much as can be written without waiting.
@@ -130,7 +129,8 @@ impl AsyncRead for Open {
     ) -> Poll<io::Result<()>> {
         if let Some(longest) = self.leave.and_then(|may_block| may_block()) {
             match self.read_blocking(room, longest) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 read => return Poll::Ready(read),
             }
         }

@@ -55,23 +55,22 @@ impl Stream {
     }
 
     /// Waits until something has arrived that was not read, and leaves it there. Returns whether something has; if not,
-    /// the connection has ended. With TLS, what has arrived need not be data. For connections on which no read waits in the system
-    /// call.
+    /// the connection has ended. With TLS, what has arrived need not be data.
     ///
     /// # Errors
     /// The connection's.
     pub async fn arrives(&mut self) -> io::Result<bool> {
         match &mut self.0 {
-            Kind::Open(open) => has_come(open.stream()).await,
+            Kind::Open(open) => open.arrives().await,
             #[cfg(feature = "tls")]
             Kind::Secured(secured) => {
                 let (stream, session) = secured.stream.get_mut();
-                Ok(holds_data(session)? || has_come(stream.stream()).await?)
+                Ok(holds_data(session)? || stream.arrives().await?)
             }
             #[cfg(feature = "tls")]
             Kind::Accepted(stream) => {
                 let (stream, session) = stream.get_mut();
-                Ok(holds_data(session)? || has_come(stream.stream()).await?)
+                Ok(holds_data(session)? || stream.arrives().await?)
             }
         }
     }
@@ -156,11 +155,6 @@ impl Stream {
             Kind::Accepted(stream) => stream.get_mut().0,
         }
     }
-}
-
-/// Waits until a byte has come, or the connection has ended.
-async fn has_come(stream: &TcpStream) -> io::Result<bool> {
-    Ok(stream.peek(&mut [0]).await? > 0)
 }
 
 /// Whether data were read from the network already: what follows a handshake may come with its end.

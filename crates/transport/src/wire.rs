@@ -4,7 +4,6 @@ use std::{
     fmt, io,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use acidtest_model::NegotiatedTls;
@@ -63,7 +62,7 @@ impl Wire {
     /// Waits for what is to arrive in the system call that reads it, whenever `may_block` says for how long the thread has
     /// nothing else to do (the same each time).
     #[must_use]
-    pub fn blocking(self, may_block: fn() -> Option<Duration>) -> Self {
+    pub fn blocking(self, may_block: MayBlock) -> Self {
         Self { may_block: Some(may_block), ..self }
     }
 
