@@ -325,7 +325,8 @@ pub(crate) struct Driving {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100000",
           value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with_all = ["ops", "duration", "rate", "warmup"])]
     pub(crate) trace: Option<u64>,
-    /// Threads that drive the clients; embedded stores have one a client [default: one a core]
+    /// Threads that drive the clients, over all processes, at most 1024; embedded stores have one a
+    /// client [default: one a core, or fewer in a closed loop beside a server on this machine]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
     /// Processes that drive the clients, at most 64 [default: this one; 2 with --fault stall]
@@ -697,7 +698,9 @@ mod tests {
                 Some(toml::Value::Array(values)) => values[0].to_string(),
                 Some(value) => value.to_string(),
                 None if name == "duty" => plan_of_inventory.duty.to_string(),
-                None if name == "threads" => "one a core".to_owned(),
+                None if name == "threads" => {
+                    "one a core, or fewer in a closed loop beside a server on this machine".to_owned()
+                }
                 None if name == "fault" => "none".to_owned(),
                 None if name == "tls" => plan_of_inventory.tls[0].to_string(),
                 None if name == "processes" => "this one; 2 with --fault stall".to_owned(),

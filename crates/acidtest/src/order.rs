@@ -235,7 +235,7 @@ pub(crate) fn going_on(
     let of_file = |failure: Failure| of_begun(failure, file);
     plan_check::in_range(&begun.plan, str::to_owned).map_err(of_file)?;
     plan_check::check(&begun.plan, &GivenOptions::of(&begun.plan)).map_err(of_file)?;
-    let grid = Grid::of(&begun.plan, &targets).map_err(of_file)?;
+    let mut grid = Grid::of(&begun.plan, &targets).map_err(of_file)?;
     let same = |(cell, then): (&Cell, &CellResult)| {
         let target = &targets[cell.target];
         (target.kind().name, target.address.as_ref().map(ToString::to_string), cell.lock)
@@ -251,6 +251,11 @@ pub(crate) fn going_on(
             file,
             "this acidtest makes other cells of its plan; use the one that began it",
         ));
+    }
+    for (cell, then) in grid.cells.iter_mut().zip(&begun.cells) {
+        // with others than the trials had that there are, the mean over all would be of neither
+        let had = (!then.trials.is_empty()).then(|| begun.client_threads(then));
+        cell.threads = had.unwrap_or(cell.threads);
     }
     let lock_service = lock_service(&begun.plan, &grid, &targets, find).map_err(of_file)?;
     let (id, plan) = (begun.run.clone(), begun.plan.clone());
@@ -304,6 +309,43 @@ mod tests {
         );
         assert_eq!(checked("logs --clients 1600 --processes 2"), Ok(()));
         assert_eq!(checked("inventory --store postgres --clients 900"), Ok(()));
+    }
+
+    /// All cells have the number that the one with the most needs, which goes by this machine's cores.
+    #[test]
+    #[cfg_attr(not(feature = "default"), ignore = "names stores of every feature")]
+    fn threads_are_fewer_than_cores_where_clients_are_many_beside_their_server() {
+        let cores = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
+        let half = cores.div_ceil(2);
+        let (many, few) = (4 * half, 4 * half - 1);
+        let threads = |words: &str| {
+            let grid = ordered(&format!("inventory {words}")).unwrap().grid;
+            grid.cells.iter().map(|cell| cell.threads).collect::<Vec<_>>()
+        };
+        for here in ["redis", "redis://127.0.0.1:7", "redis://localhost", "sqlite --fault kill@3s"] {
+            assert_eq!(threads(&format!("--store {here} --clients {many}")), [half], "{here}");
+        }
+        for apart in ["redis://10.0.0.1", "redis --rate 10", "memory --durability none"] {
+            assert_eq!(threads(&format!("--store {apart} --clients {many}")), [cores], "{apart}");
+        }
+        let of_clients = |clients: &[u32], more: &str| {
+            let clients: Vec<String> = clients.iter().map(u32::to_string).collect();
+            threads(&format!("--store redis --clients {}{more}", clients.join(",")))
+        };
+        assert_eq!(of_clients(&[1, many], ""), [1, half]);
+        assert_eq!(of_clients(&[cores, many], ""), [cores, cores]);
+        assert_eq!(of_clients(&[few], ""), [cores]);
+        assert_eq!(of_clients(&[many, 16 * cores + 1], ""), [cores, cores]);
+        assert_eq!(of_clients(&[many], " --processes 2"), [half.next_multiple_of(2)]);
+        assert_eq!(of_clients(&[1, many], " --threads 1"), [1, 1]);
+        assert_eq!(of_clients(&[2, 3], " --threads 3"), [2, 3]);
+        assert_eq!(of_clients(&[8], " --threads 1 --processes 4"), [4]);
+        let visits = ordered(&format!("logs --clients {many}")).unwrap().grid;
+        assert_eq!(visits.cells[0].threads, cores);
+        let Order { plan, targets, .. } =
+            ordered(&format!("inventory --store redis --clients {many}")).unwrap();
+        let search = Plan { capacity: Some(acidtest_report::CapacityPlan::default()), ..plan };
+        assert_eq!(Grid::of(&search, &targets).unwrap().cells[0].threads, cores);
     }
 
     /// Options that would be ignored are refused, each with its own reason.

@@ -991,6 +991,30 @@ fn a_trial_that_was_interrupted_in_its_warm_up_is_dropped() {
     bench.assert_clean();
 }
 
+/// Trials that other numbers of threads drive are not of the same cell, whatever this machine's number would be.
+#[test]
+fn a_run_goes_on_with_as_many_client_threads_as_it_began_with() {
+    let bench = Bench::new();
+    let words =
+        ["run", "inventory", "--store", "memory", "--durability", "none", "--clients", "5", "--trials", "2"];
+    bench.run(&brief(&[&words[..], &["--out", "r.json"]].concat())).expect(0);
+    let read = || serde_json::from_str::<Value>(&fs::read_to_string(bench.path("r.json")).unwrap()).unwrap();
+    let mut cut = read();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(cut["cells"][0]["threads"], cores.min(5));
+    let then = if cores == 3 { 4 } else { 3 };
+    cut["interrupted"] = Value::Bool(true);
+    cut["cells"][0]["threads"] = then.into();
+    cut["cells"][0]["trials"].as_array_mut().unwrap().pop();
+    fs::write(bench.path("r.json"), cut.to_string()).unwrap();
+    bench.run(&["run", "--resume", "r.json"]).expect(0);
+    let done = read();
+    assert_eq!(
+        (&done["cells"][0]["threads"], done["cells"][0]["trials"].as_array().unwrap().len()),
+        (&then.into(), 2)
+    );
+}
+
 /// A complete run is shown, and no trial is made; options beside it that have no effect are refused.
 #[test]
 fn a_complete_run_is_shown_and_not_gone_on_with() {

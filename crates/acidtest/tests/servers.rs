@@ -103,9 +103,13 @@ fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
         if cells(&result).iter().any(later) { Err(ended.stdout) } else { Ok(ended.expect(0)) }
     });
     let result = bench.result();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let half = cores.div_ceil(2);
+    let beside_a_server = if half <= 4 { half } else { cores.min(16) };
     for cell in cells(&result) {
         let (store, lock) = (cell["store"].as_str().unwrap(), cell["lock"].as_str().unwrap());
         assert_eq!(cell["error"], Value::Null, "{store} {lock}");
+        assert_eq!(cell["threads"], if store == "sqlite" { 16 } else { beside_a_server }, "{store} {lock}");
         assert_eq!(cell["effective"]["durability"], "disk", "{store}");
         if lock == "none" {
             assert_eq!(verdict(cell), "broken", "{store} without a lock under contention");

@@ -81,7 +81,7 @@ pub struct Load {
 
 impl Load {
     /// A closed loop of the given length, with the defaults of the command line: no warm-up, 10 s timeout, 100
-    /// retries, refusals counted, one thread per core.
+    /// retries, refusals counted; and one thread for each core.
     #[must_use]
     pub fn closed(operations: &'static [&'static str], extent: Extent) -> Self {
         Self {

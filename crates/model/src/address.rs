@@ -1,6 +1,6 @@
 //! The address of a store: a URL whose password is never shown.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use url::Url;
 
@@ -149,6 +149,13 @@ impl Address {
         }
     }
 
+    /// Whether it names this machine: a file, `localhost`, or a loopback address. Another name of this machine is not known for one.
+    #[must_use]
+    pub fn is_on_this_machine(&self) -> bool {
+        let is_loopback = || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        self.host.is_empty() || self.host.eq_ignore_ascii_case("localhost") || is_loopback()
+    }
+
     /// `host:port`, as one would type it to reach the server, with `default` where no port is given.
     #[must_use]
     pub fn endpoint(&self, default: u16) -> String {
@@ -266,6 +273,19 @@ mod tests {
         assert!(Address::parse("sqlite:").is_err());
         let folder = Address::parse("fjall:some/folder").unwrap();
         assert_eq!((folder.scheme.as_str(), folder.path.as_str()), ("fjall", "some/folder"));
+    }
+
+    #[test]
+    fn files_and_loopback_are_on_this_machine() {
+        let is_here = |text| Address::parse(text).unwrap().is_on_this_machine();
+        for text in
+            ["sqlite:a.db", "mysql://LocalHost", "redis://127.0.1.1:7000", "postgres://ann@[::1]:5433/db"]
+        {
+            assert!(is_here(text), "{text}");
+        }
+        for text in ["mysql://localhost.example", "redis://10.0.0.1", "postgres://[::2]/db", "nats://h"] {
+            assert!(!is_here(text), "{text}");
+        }
     }
 
     #[test]

@@ -389,12 +389,19 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
     }
     let client = cell.mean(|trial| trial.resources.client.cpu_mean);
     let share = result.harness.nanoseconds_per_operation * cell.throughput() / 1e9;
-    if !cell.embedded && client > 0.85 * result.machine.cores as f64 {
+    let (cores, usable) = (f64::from(result.client_cores()), f64::from(result.usable_cores(cell)));
+    // threads that are busy leave the store its time as long as they do not have all cores
+    if !cell.is_within_clients() && client > (0.85 * cores).min(0.95 * usable) {
+        let remedy = match result.client_threads(cell) {
+            threads if threads >= result.client_cores() => "a machine with more cores",
+            threads if threads >= cell.clients => "more clients",
+            _ => "more --threads",
+        };
         note(
             "the bench's limit",
             format!(
-                "the clients used {client:.2} of {} cores: the bench, not the store, may have set the limit",
-                result.machine.cores
+                "the clients used {client:.2} of the {usable} cores that their threads can use: the bench, not the store, may have \
+                 set the limit; {remedy} would show it"
             ),
         );
     } else if share > 0.5 {
@@ -719,6 +726,35 @@ mod tests {
 
     use super::*;
     use crate::sample::Grid;
+
+    #[test]
+    fn client_threads_that_were_busy_all_the_time_may_have_set_the_limit() {
+        let mut result = Grid { stores: &["redis"], locks: &[Lock::Native], ..Grid::default() }.result();
+        let mut noted = |threads, busy| {
+            result.cells[0].threads = threads;
+            result.cells[0].trials.iter_mut().for_each(|trial| trial.resources.client.cpu_mean = busy);
+            let all = notes(&result, &Names::of(&result.cells), true);
+            all.into_iter().find(|note| note.contains("the bench, not the store, may have set the limit"))
+        };
+        for (threads, busy, used, remedy) in [
+            (Some(2), 1.95, "1.95 of the 2 cores", "more --threads"),
+            (None, 7.7, "7.70 of the 8 cores", "more clients"),
+        ] {
+            let note = noted(threads, busy).unwrap();
+            assert!(note.contains(used) && note.contains(&format!("{remedy} would show it")), "{note}");
+        }
+        assert_eq!(noted(Some(2), 1.85), None);
+        assert_eq!(noted(None, 7.5), None);
+        let mut many =
+            Grid { stores: &["redis"], clients: &[64], locks: &[Lock::Native], ..Grid::default() }.result();
+        many.cells[0].trials.iter_mut().for_each(|trial| trial.resources.client.cpu_mean = 13.7);
+        let all = notes(&many, &Names::of(&many.cells), true).join("\n");
+        assert!(
+            all.contains("the clients used 13.70 of the 16 cores")
+                && all.contains("more cores would show it"),
+            "{all}"
+        );
+    }
 
     fn is_busy(result: &RunResult) -> bool {
         let all = notes(result, &Names::of(&result.cells), true);

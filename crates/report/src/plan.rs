@@ -103,8 +103,8 @@ pub struct Plan {
     /// random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<u64>,
-    /// Number of threads that drive the clients, one for each core if none is given; a store that holds its client's
-    /// thread has one for each client.
+    /// Number of threads that drive the clients. If none is given: one for each core, or fewer in a closed loop with many clients
+    /// on the store's own machine. A store that holds its client's thread has one for each client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// Number of processes over which the clients are spread; none for acidtest's own process, or for two where a

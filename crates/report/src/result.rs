@@ -117,6 +117,10 @@ pub struct CellResult {
     pub faults: Faults,
     /// Number of clients.
     pub clients: u32,
+    /// Number of threads that drove its clients, over all processes; none before its first trial, and in earlier results: there it
+    /// was the plan's or, without one, one for each core, and one for each client of a store that held its client's thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
     /// Number of clients that the rate is for, where it is not for all: the others take work as it comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<u32>,
@@ -676,6 +680,28 @@ impl OperationFigures {
 }
 
 impl RunResult {
+    /// Number of cores that the clients could use.
+    pub(crate) fn client_cores(&self) -> u32 {
+        self.harness.cores.unwrap_or_else(|| u32::try_from(self.machine.cores).unwrap_or(u32::MAX))
+    }
+
+    /// Number of threads that drove a cell's clients, over all processes. Where the result does not say so, it is what it was
+    /// before results did.
+    #[must_use]
+    pub fn client_threads(&self, cell: &CellResult) -> u32 {
+        let unsaid = || match self.plan.threads {
+            _ if cell.is_within_clients() => cell.clients,
+            Some(threads) => threads.max(self.plan.client_processes().unwrap_or(1)),
+            None => self.client_cores(),
+        };
+        cell.threads.unwrap_or_else(unsaid).min(cell.clients)
+    }
+
+    /// Number of cores that a cell's clients could use by their threads.
+    pub(crate) fn usable_cores(&self, cell: &CellResult) -> u32 {
+        self.client_threads(cell).min(self.client_cores())
+    }
+
     /// Number of rounds that an interruption divided between two sessions: their trials ran hours apart and are not
     /// compared.
     pub(crate) fn divided_rounds(&self) -> usize {
@@ -687,6 +713,11 @@ impl RunResult {
 }
 
 impl CellResult {
+    /// Whether the store is in the clients' own process; an embedded store that can be killed has one for itself.
+    pub(crate) fn is_within_clients(&self) -> bool {
+        self.embedded && self.host_round_trip_ns.is_none()
+    }
+
     /// The worst verdict of the cell's trials; unknown if there are none.
     #[must_use]
     pub fn verdict(&self) -> Verdict {

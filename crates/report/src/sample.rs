@@ -141,6 +141,7 @@ impl Grid<'_> {
             lock,
             lock_how: "statements".to_owned(),
             host_round_trip_ns: None,
+            threads: None,
             decides: true,
             without: if lock.promises() { Vec::new() } else { vec!["lock".to_owned()] },
             durability_asked: Some(durability),

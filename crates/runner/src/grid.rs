@@ -11,7 +11,10 @@ use acidtest_report::{ArrivalKind, Plan};
 use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 
-use crate::{Failure, Target};
+use crate::{
+    Failure, Target,
+    threads::{cores, suitable},
+};
 
 /// Most threads for a store that holds the thread of its client.
 const MOST_THREADS: usize = 1024;
@@ -41,6 +44,8 @@ pub struct Cell {
     pub rate: Option<f64>,
     /// The index of the trials' faults in [`Grid::faults`].
     pub faults: usize,
+    /// How many threads drive its clients, if its store does not hold a thread of each.
+    pub threads: u32,
 }
 
 /// How a store is opened; cells that have the same share it.
@@ -88,11 +93,7 @@ impl Cell {
             duty: plan.duty,
             // a capture of a sequence succeeds once the operations before it are done, so it is tried again
             on_refused: if plan.trace.is_some() { OnRefused::Retry(REFUSED_WAIT) } else { OnRefused::Count },
-            threads: match plan.threads {
-                _ if blocking => (self.clients as usize).min(MOST_THREADS),
-                Some(threads) => threads as usize,
-                None => closed.threads,
-            },
+            threads: if blocking { (self.clients as usize).min(MOST_THREADS) } else { self.threads as usize },
             seed,
             ..closed
         };
@@ -182,12 +183,14 @@ impl Grid {
                             clients,
                             rate,
                             faults: index,
+                            threads: 1,
                         };
                         grid.cells.extend(loads.iter().map(cell));
                     }
                 }
             }
         }
+        grid.assign_threads(plan, targets);
         if refused.reasons().next().is_none() {
             return Ok(grid);
         }
@@ -199,6 +202,30 @@ impl Grid {
         }
         grid.left_out = refused.reasons().map(str::to_owned).collect();
         Ok(grid)
+    }
+
+    /// Gives all cells the same number of threads, so that they are told apart by nothing that was not asked for: the plan's
+    /// number, or else the most that suits one of them and that it can use. None is without a client, and each process has one at least.
+    fn assign_threads(&mut self, plan: &Plan, targets: &[Target]) {
+        let cores = cores();
+        let suits = |cell: &Cell| {
+            let visits = self.workloads[cell.workload].visits();
+            // what is due must begin in time, whoever else is at work
+            let is_closed = cell.rate.is_none() && plan.capacity.is_none() && visits.is_none();
+            let target = &targets[cell.target];
+            let is_here = target.address.as_ref().is_none_or(Address::is_on_this_machine);
+            let is_server = target.kind().hosting != Hosting::InMemory;
+            suitable(cell.clients, cores, is_closed && is_here && is_server).min(cell.clients)
+        };
+        let processes = plan.client_processes().unwrap_or(1).max(1);
+        let threads = match plan.threads {
+            Some(threads) => threads.max(processes),
+            // each process drives as many clients
+            None => self.cells.iter().map(suits).max().unwrap_or(cores).next_multiple_of(processes),
+        };
+        for cell in &mut self.cells {
+            cell.threads = threads.min(cell.clients);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use acidtest_report::{Harness, Windows};
 use acidtest_workloads::{Place, Store, TrialSetup, Workload};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::Failure;
+use crate::{Failure, threads::cores};
 
 /// Length of the measurement: a tenth of the time that a cell is driven, within these bounds. A shorter one would be
 /// too noisy, and a longer one would show no more.
@@ -27,17 +27,15 @@ const TURNS: Duration = Duration::from_micros(400);
 const FEWEST: u64 = 1000;
 
 /// Drives the workload's own clients on `null`, a store that does nothing, on one core, through the code that drives every
-/// store: as many clients as a thread of the run has, or all where the workload says how many there are. `length` is
-/// the time that a cell is driven, where that is known.
+/// store: as many clients as a thread of the run has (`a_thread`), or all where the workload says how many there are. `length`
+/// is the time that a cell is driven, where that is known.
 pub(crate) fn measure(
     workload: &dyn Workload,
     null: &dyn Store,
-    clients: u32,
+    a_thread: u32,
     length: Duration,
     seed: u64,
 ) -> Result<Harness, Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let a_thread = clients.div_ceil(u32::try_from(cores).unwrap_or(u32::MAX));
     let clients = workload.clients().unwrap_or(a_thread);
     let mut window = WINDOW.max(TURNS * clients);
     let enough = (length / 10).clamp(SHORTEST, LONGEST);
@@ -66,7 +64,7 @@ pub(crate) fn measure(
         // the median of the less disturbed half: other processes slow a core down by filling its caches
         nanoseconds_per_operation: costs.get(costs.len() / 4).copied().unwrap_or(0.0),
         operations,
-        cores: u32::try_from(cores).ok(),
+        cores: Some(cores()),
         unit: Some(workload.unit()),
         windows,
     })

@@ -25,6 +25,7 @@ mod run;
 mod services;
 mod store;
 mod target;
+mod threads;
 mod trial;
 mod watch;
 mod worker;

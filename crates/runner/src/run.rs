@@ -143,7 +143,8 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     } else {
         environment.watcher.observer.doing("measuring what the bench itself costs");
         let null = environment.null;
-        let harness = harness::measure(&*workloads[0], null, cells[0].clients, driven, plan.seed)?;
+        let a_thread = cells[0].clients.div_ceil(cells[0].threads.max(1));
+        let harness = harness::measure(&*workloads[0], null, a_thread, driven, plan.seed)?;
         offers(&plan, &harness)?;
         RunResult {
             format: FORMAT,
@@ -251,6 +252,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload, faults: &Faults)
         lock: cell.lock,
         lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
         host_round_trip_ns: None,
+        threads: None,
         decides: workload.decides(),
         without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
         durability_asked: (!target.keeps_durability()).then_some(cell.durability),
@@ -360,7 +362,8 @@ impl Runner<'_, '_> {
 
     /// The name of a cell: the values that tell it from the others of the run.
     fn name(&self, index: usize) -> String {
-        let Cell { target, durability, tls, lock, clients, rate, workload, faults } = self.cells[index];
+        let Cell { target, durability, tls, lock, clients, rate, workload, faults, threads: _ } =
+            self.cells[index];
         let shown = self.targets[target].shown();
         let decides = self.workloads[workload].decides();
         let mut parts = vec![if decides { format!("{shown} {lock}") } else { shown }];
@@ -548,6 +551,7 @@ impl Runner<'_, '_> {
         let workload = &*self.workloads[cell.workload];
         let blocks = instance.store().blocking() && !instance.has_host() && !trial.has_gateway();
         let mut load = cell.load(self.plan, workload, blocks, seed);
+        self.result.cells[index].threads = u32::try_from(load.threads).ok();
         if self.plan.capacity.is_some() && cell.rate.is_none() {
             load.extent = Extent::Time(self.plan.duration.0.min(CapacityPlan::CLOSED_LOOP));
         }

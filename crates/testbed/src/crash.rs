@@ -160,6 +160,7 @@ impl Victim {
             clients,
             rate: None,
             faults: 0,
+            threads: 2,
         };
         cell.load(&plan, workload, self.instance.store().blocking(), SEED)
     }

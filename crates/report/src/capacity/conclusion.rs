@@ -97,8 +97,8 @@ fn above(limit: &Limit) -> String {
 fn none(found: &Capacity) -> String {
     let why = match &found.limit {
         Limit::Bench { at } => format!(
-            "the bench was the limit, not the store: at {}/s its clients used all the cores that they can use; more cores, or \
-             clients on another machine, offer more.",
+            "the bench was the limit, not the store: at {}/s its clients used all the cores that they can use; more cores, more \
+             clients (each has one thread at most), or clients on another machine, offer more.",
             offered(*at)
         ),
         Limit::NoRate { objective, at, ratio } => {

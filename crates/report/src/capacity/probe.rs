@@ -187,17 +187,10 @@ impl Probe {
 /// Whether the clients used so much of the cores that they can use that they may be what could not keep up. Of a store in the
 /// clients' own process, their CPU time is the store's too: there the bench's own cost decides.
 fn is_bench_limited(trial: &TrialResult, cell: &CellResult, result: &RunResult) -> bool {
-    let cores = result.harness.cores.map_or(result.machine.cores as f64, f64::from);
-    let is_within = cell.embedded && cell.host_round_trip_ns.is_none();
-    let threads = match result.plan.threads {
-        _ if is_within => f64::from(cell.clients),
-        Some(threads) => f64::from(threads) * f64::from(result.plan.client_processes().unwrap_or(1)),
-        None => cores,
-    };
-    let most = threads.min(cores) * SATURATED;
+    let most = f64::from(result.usable_cores(cell)) * SATURATED;
     let client = trial.resources.client.cpu_mean;
     let own = result.harness.nanoseconds_per_operation * trial.throughput / 1e9;
-    client > most && (!is_within || own > client / 2.0)
+    client > most && (!cell.is_within_clients() || own > client / 2.0)
 }
 
 fn used(trial: &TrialResult, cell: &CellResult) -> Used {

@@ -181,10 +181,10 @@ fn a_rate_at_which_the_audit_broke_is_not_given() {
 
 #[test]
 fn a_bench_that_could_not_offer_the_rate_gives_no_capacity() {
-    let at_most = |busy: f64, embedded: bool, own: f64| {
+    let at_most = |busy: f64, embedded: bool, own: f64, threads| {
         let mut result = begun(&[Lock::Native], &["p99<20ms"]);
         result.harness.nanoseconds_per_operation = own;
-        result.cells[0].embedded = embedded;
+        (result.cells[0].embedded, result.cells[0].threads) = (embedded, threads);
         let result = searched(result, |rate, _, trial| {
             if rate >= 600.0 {
                 trial.operations[0] = operation(&trial.operations[0], "capture", &[("ok", 900.0, 1000)]);
@@ -194,18 +194,22 @@ fn a_bench_that_could_not_offer_the_rate_gives_no_capacity() {
         });
         found(&result).clone()
     };
-    let limited = at_most(15.0, false, 250.0);
+    let limited = at_most(15.0, false, 250.0, None);
     assert!(matches!(limited.limit, Limit::Bench { at } if (600.0..620.0).contains(&at)), "{limited:?}");
     assert!(
         limited.per_second.is_none() && limited.passed.is_some_and(|passed| passed < 600.0),
         "{limited:?}"
     );
+    // so did clients whose threads were busy, however many cores there are
+    let on_threads = |threads| at_most(3.5, false, 250.0, threads).limit;
+    assert!(matches!(on_threads(Some(4)), Limit::Bench { .. }));
+    assert!(matches!(on_threads(Some(5)), Limit::Objective { .. }));
     // idle clients did not set the limit, and of an embedded store the CPU time is its own
-    for found in [at_most(4.0, false, 250.0), at_most(7.9, true, 250.0)] {
+    for found in [at_most(4.0, false, 250.0, None), at_most(7.9, true, 250.0, None)] {
         assert!(matches!(found.limit, Limit::Objective { .. }) && found.per_second.is_some(), "{found:?}");
     }
     // unless the bench itself needs most of it
-    assert!(matches!(at_most(7.9, true, 8e6).limit, Limit::Bench { .. }));
+    assert!(matches!(at_most(7.9, true, 8e6, None).limit, Limit::Bench { .. }));
 }
 
 #[test]

@@ -200,6 +200,7 @@ pub fn compare(
         only_b: matched.only_b.iter().map(name).collect(),
         differences: differences(a.result, b.result)
             .into_iter()
+            .chain(threads(&matched.pairs, a.result, b.result))
             .chain(matched.pairs.iter().flat_map(|(one, other)| unlike(one, other, &names)))
             .collect(),
         judged,
@@ -338,6 +339,20 @@ fn unlike(a: &CellResult, b: &CellResult, names: &Names) -> Vec<String> {
     differ.collect()
 }
 
+/// The numbers of threads that drove the clients of cells that are compared, where they differ and not each client had its own,
+/// as those of an embedded store have.
+fn threads(pairs: &[(&CellResult, &CellResult)], a: &RunResult, b: &RunResult) -> Vec<String> {
+    let sides = pairs.iter().map(|(one, other)| {
+        let (threads, others) = (a.client_threads(one), b.client_threads(other));
+        let are_driven = !one.trials.is_empty() && !other.trials.is_empty();
+        let are_embedded = one.is_within_clients() && other.is_within_clients();
+        let are_alone = are_embedded || (threads == one.clients && others == other.clients);
+        (are_driven && threads != others && !are_alone)
+            .then(|| format!("client threads: {threads} / {others}"))
+    });
+    distinct(sides.flatten())
+}
+
 /// Differences between two runs that bear on their figures: in machine, plan and versions.
 fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
     let extent = |plan: &crate::Plan| {
@@ -354,10 +369,6 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
             ("acidtest", result.acidtest.clone()),
             ("measured part", extent(plan)),
             ("warm-up", plan.warmup.to_string()),
-            (
-                "client threads",
-                plan.threads.map_or_else(|| "one a core".to_owned(), |threads| threads.to_string()),
-            ),
             ("client processes", plan.client_processes().unwrap_or(1).to_string()),
             ("arrivals", format!("{:?}", plan.arrivals)),
             ("duty", crate::tables::percent(plan.duty)),
@@ -579,6 +590,57 @@ mod tests {
     fn a_durability_level_that_was_lost_is_said() {
         let lost = cell_after(|cell| cell.effective.as_mut().unwrap().durability = Durability::None, &[]);
         assert_eq!(lost.differences, ["durability read back of sqlite native: disk / none"]);
+    }
+
+    #[test]
+    fn other_numbers_of_client_threads_are_said_once_unless_each_client_has_its_own() {
+        let (stores, locks) = (&["redis"][..], &[Lock::Native, Lock::Hard][..]);
+        let grid = |clients| Grid { stores, locks, clients, ..Grid::default() };
+        let on = |threads| {
+            move |result: &mut RunResult| result.cells.iter_mut().for_each(|cell| cell.threads = threads)
+        };
+        // a result that does not say so had a thread for each of its 16 cores that there was a client for
+        let fewer = after(&grid(&[8]).result(), on(Some(4)), &[]);
+        assert_eq!(fewer.differences, ["client threads: 8 / 4"]);
+        assert!(after(&grid(&[8]).result(), on(Some(8)), &[]).differences.is_empty());
+        let mut asked = grid(&[64]).result();
+        assert_eq!(after(&asked, on(Some(8)), &[]).differences, ["client threads: 16 / 8"]);
+        asked.plan.threads = Some(8);
+        assert!(after(&asked, on(Some(8)), &[]).differences.is_empty());
+        asked.plan.processes = Some(12);
+        assert_eq!(after(&asked, on(Some(8)), &[]).differences, ["client threads: 12 / 8"]);
+        let embedded = Grid { stores: &["sqlite"], ..grid(&[8]) }.result();
+        assert!(after(&embedded, on(Some(1)), &[]).differences.is_empty());
+        let mut both = Grid { stores: &["sqlite", "redis"], ..grid(&[8]) }.result();
+        both.cells.iter_mut().for_each(|cell| cell.threads = Some(if cell.embedded { 8 } else { 2 }));
+        let (sqlite, redis) = (selector(&["store=sqlite"]), selector(&["store=redis"]));
+        let [a, b] = [&sqlite, &redis].map(|selector| Side {
+            result: &both,
+            name: "r.json",
+            choose: "--a ",
+            selector,
+        });
+        assert_eq!(compare(a, b, &[], Judge::Interval).unwrap().differences, ["client threads: 8 / 2"]);
+        let failed = after(
+            &grid(&[8]).result(),
+            |result| result.cells.iter_mut().for_each(|cell| cell.trials.clear()),
+            &[],
+        );
+        let said = failed.differences.iter().find(|said| said.contains("client threads"));
+        assert_eq!(said, None);
+        let mut result = grid(&[2, 4]).result();
+        on(Some(2))(&mut result);
+        let (two, four) = (selector(&["clients=2"]), selector(&["clients=4"]));
+        let compared = |result: &RunResult| {
+            let [a, b] =
+                [&two, &four].map(|selector| Side { result, name: "r.json", choose: "--a ", selector });
+            compare(a, b, &[], Judge::Interval).unwrap().differences
+        };
+        assert!(compared(&result).is_empty());
+        result.cells.iter_mut().for_each(|cell| cell.threads = Some(cell.clients));
+        assert!(compared(&result).is_empty());
+        result.cells.iter_mut().for_each(|cell| cell.threads = Some(4 / cell.clients));
+        assert_eq!(compared(&result), ["client threads: 2 / 1"]);
     }
 
     /// Of its times nothing is left in the trials in which no capture was acknowledged.

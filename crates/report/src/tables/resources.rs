@@ -93,9 +93,7 @@ pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
     for cell in result.cells.iter().filter(|cell| !cell.trials.is_empty()) {
         let measured = cell.measured_trials();
         let client = measured.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
-        // an embedded store that is killed has a process of its own
-        let is_within = cell.embedded && cell.host_round_trip_ns.is_none();
-        let clients = if is_within { "clients and store" } else { "clients" };
+        let clients = if cell.is_within_clients() { "clients and store" } else { "clients" };
         let server = ("server", server_use(cell, |used| used.server.as_ref()));
         let others = other_roles(cell).into_iter();
         let others = others.map(|role| (role, server_use(cell, |used| used.others.get(role))));
