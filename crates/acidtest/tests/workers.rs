@@ -94,14 +94,13 @@ fn trial(
     })
 }
 
-/// Passes on bytes until there are no more, and keeps them.
+/// Passes on bytes until there are no more, and keeps them. Also reads what nobody takes any more: a connection that is closed
+/// with something unread is reset, and what it was still sending is lost.
 fn pass_on(mut from: impl Read, mut to: impl Write, kept: &Mutex<Vec<u8>>) {
-    let mut bytes = [0; 4096];
+    let (mut bytes, mut is_taken) = ([0; 4096], true);
     while let Ok(read @ 1..) = from.read(&mut bytes) {
         kept.lock().unwrap().extend_from_slice(&bytes[..read]);
-        if to.write_all(&bytes[..read]).and_then(|()| to.flush()).is_err() {
-            break;
-        }
+        is_taken = is_taken && to.write_all(&bytes[..read]).and_then(|()| to.flush()).is_ok();
     }
 }
 
@@ -130,7 +129,7 @@ fn workers_by_network(bench: &Bench) -> (u16, Arc<Mutex<Vec<u8>>>) {
             thread::spawn(move || pass_on(stream, input, &kept));
             thread::spawn(move || {
                 pass_on(output, &answers, &Mutex::default());
-                answers.shutdown(std::net::Shutdown::Both).unwrap_or(());
+                answers.shutdown(std::net::Shutdown::Write).unwrap_or(());
                 worker.wait().unwrap();
             });
         }
@@ -159,8 +158,11 @@ fn workers_are_driven_through_a_relay() {
     let bench = Bench::new();
     let (port, told) = workers_by_network(&bench);
     let relay = Relay::to(&Address::loopback("worker", None, port, ""));
-    let way =
-        format!("exec 3<>/dev/tcp/127.0.0.1/{}; cat <&3 & cat >&3; wait", relay.address().port.unwrap());
+    // ends with the connection, whoever else may want to say something
+    let way = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{} 4<&0; cat <&4 >&3 & cat <&3; kill $!",
+        relay.address().port.unwrap()
+    );
     let worker = || {
         let mut bridge = Command::new("bash");
         bridge.args(["-c", &way]);
