@@ -173,8 +173,7 @@ fn measured(library: &impl Library, setup: &Setup, publishes: bool) -> Result<(f
     Ok((done / took, used / done))
 }
 
-/// Deals the clients to threads, one a core, each with a runtime of its own. A thread says how its clients
-/// have ended.
+/// Deals the clients to threads, one a core, each with a runtime of its own. A thread says how its clients have ended.
 fn start(
     library: &impl Library,
     setup: &Setup,

@@ -254,8 +254,9 @@ pub(crate) fn going_on(
     }
     for (cell, then) in grid.cells.iter_mut().zip(&begun.cells) {
         // with others than the trials had that there are, the mean over all would be of neither
-        let had = (!then.trials.is_empty()).then(|| begun.client_threads(then));
-        cell.threads = had.unwrap_or(cell.threads);
+        if !then.trials.is_empty() {
+            cell.threads = begun.client_threads(then);
+        }
     }
     let lock_service = lock_service(&begun.plan, &grid, &targets, find).map_err(of_file)?;
     let (id, plan) = (begun.run.clone(), begun.plan.clone());

@@ -10,6 +10,6 @@ mod process;
 mod resources;
 mod sampler;
 
-pub use machine::{Machine, machine};
+pub use machine::{Machine, machine, usable_cores};
 pub use resources::{LatelyUsed, MachineUse, MemoryKind, ProcessUse, Resources};
 pub use sampler::Sampler;

@@ -39,7 +39,7 @@ pub struct Machine {
 pub fn machine(data: &Path) -> Machine {
     Machine {
         cpu: cpu_model(),
-        cores: KernelStats::current().map_or_else(|_| usable_cores(), |stats| cores(&stats)),
+        cores: KernelStats::current().map_or_else(|_| usable_cores().into(), |stats| cores(&stats)),
         memory_bytes: Meminfo::from_file("/proc/meminfo").map_or(0, |memory| memory.mem_total),
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
             .map_or_else(|_| UNKNOWN.to_owned(), |release| release.trim().to_owned()),
@@ -57,8 +57,10 @@ fn cores(stats: &KernelStats) -> u64 {
     stats.cpu_time.len() as u64
 }
 
-fn usable_cores() -> u64 {
-    thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+/// How many cores this process may use; 1 where that is not known.
+#[must_use]
+pub fn usable_cores() -> u32 {
+    thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
 /// The type of the mount with the longest path above `data`; of several at one path, the one mounted last.
@@ -127,7 +129,7 @@ impl MachineWatch {
         MachineUse {
             cpu_mean,
             cpu_max: self.peak.max(cpu_mean),
-            cores: self.last.map_or_else(usable_cores, |last| last.cores.max(1)),
+            cores: self.last.map_or_else(|| usable_cores().into(), |last| last.cores.max(1)),
             steal_mean,
             pressure_cpu_some: percent(0),
             pressure_io_some: percent(1),

@@ -389,7 +389,7 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
     }
     let client = cell.mean(|trial| trial.resources.client.cpu_mean);
     let share = result.harness.nanoseconds_per_operation * cell.throughput() / 1e9;
-    let (cores, usable) = (f64::from(result.client_cores()), f64::from(result.usable_cores(cell)));
+    let (cores, usable) = (f64::from(result.client_cores()), f64::from(result.cores_for(cell)));
     // threads that are busy leave the store its time as long as they do not have all cores
     if !cell.is_within_clients() && client > (0.85 * cores).min(0.95 * usable) {
         let remedy = match result.client_threads(cell) {

@@ -698,7 +698,7 @@ impl RunResult {
     }
 
     /// Number of cores that a cell's clients could use by their threads.
-    pub(crate) fn usable_cores(&self, cell: &CellResult) -> u32 {
+    pub(crate) fn cores_for(&self, cell: &CellResult) -> u32 {
         self.client_threads(cell).min(self.client_cores())
     }
 

@@ -7,14 +7,12 @@ use acidtest_model::{
     Address, Commands, Disruption, Durability, Encryption, Fault, Faults, Hosting, Lock, Role, StoreKind,
     Support,
 };
+use acidtest_observe::usable_cores;
 use acidtest_report::{ArrivalKind, Plan};
 use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 
-use crate::{
-    Failure, Target,
-    threads::{cores, suitable},
-};
+use crate::{Failure, Target, threads::suitable};
 
 /// Most threads for a store that holds the thread of its client.
 const MOST_THREADS: usize = 1024;
@@ -207,7 +205,7 @@ impl Grid {
     /// Gives all cells the same number of threads, so that they are told apart by nothing that was not asked for: the plan's
     /// number, or else the most that suits one of them and that it can use. None is without a client, and each process has one at least.
     fn assign_threads(&mut self, plan: &Plan, targets: &[Target]) {
-        let cores = cores();
+        let cores = usable_cores();
         let suits = |cell: &Cell| {
             let visits = self.workloads[cell.workload].visits();
             // what is due must begin in time, whoever else is at work

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use acidtest_engine::{Extent, Load, Measurement, Outcome, Trial};
 use acidtest_model::Lock;
+use acidtest_observe::usable_cores;
 use acidtest_report::{Harness, Windows};
 use acidtest_workloads::{Place, Store, TrialSetup, Workload};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{Failure, threads::cores};
+use crate::Failure;
 
 /// Length of the measurement: a tenth of the time that a cell is driven, within these bounds. A shorter one would be
 /// too noisy, and a longer one would show no more.
@@ -64,7 +65,7 @@ pub(crate) fn measure(
         // the median of the less disturbed half: other processes slow a core down by filling its caches
         nanoseconds_per_operation: costs.get(costs.len() / 4).copied().unwrap_or(0.0),
         operations,
-        cores: Some(cores()),
+        cores: Some(usable_cores()),
         unit: Some(workload.unit()),
         windows,
     })

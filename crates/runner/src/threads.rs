@@ -3,11 +3,6 @@
 /// The fewest and the most clients of a thread where the threads are fewer than the cores.
 const CLIENTS_A_THREAD: (u32, u32) = (4, 16);
 
-/// How many cores this process may use.
-pub(crate) fn cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
-}
-
 /// How many threads suit this many clients: one for each core, as long as there are clients for them.
 ///
 /// Beside a server on the same machine (`is_beside_server`) half of the cores are the server's, if each thread then has at

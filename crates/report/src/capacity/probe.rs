@@ -187,7 +187,7 @@ impl Probe {
 /// Whether the clients used so much of the cores that they can use that they may be what could not keep up. Of a store in the
 /// clients' own process, their CPU time is the store's too: there the bench's own cost decides.
 fn is_bench_limited(trial: &TrialResult, cell: &CellResult, result: &RunResult) -> bool {
-    let most = f64::from(result.usable_cores(cell)) * SATURATED;
+    let most = f64::from(result.cores_for(cell)) * SATURATED;
     let client = trial.resources.client.cpu_mean;
     let own = result.harness.nanoseconds_per_operation * trial.throughput / 1e9;
     client > most && (!cell.is_within_clients() || own > client / 2.0)
