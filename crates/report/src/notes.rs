@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_model::{Durability, Lock, PerSecond, Role, TLS_HOW};
-use acidtest_workloads::{DURABILITY, Finding, OLDEST_LOST, Verdict, queue::HOLES, workload};
+use acidtest_workloads::{
+    DURABILITY, Finding, OLDEST_LOST, Verdict,
+    queue::{HOLES, IN_HAND},
+    workload,
+};
 
 use crate::{
     CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RunResult, SHORTEST, TrialResult,
@@ -524,6 +528,12 @@ fn injection(injected: &InjectionFigures) -> String {
         answered
     };
     let counts = match (injected.acknowledged, injected.interrupted) {
+        (Some(acknowledged), _) if injected.outstanding == Some(0) => {
+            format!(
+                "; {} acknowledged before it, all of them consumed, so that it does not count",
+                count(acknowledged)
+            )
+        }
         (Some(acknowledged), Some(0))
             if ["kill", "restart"].contains(&fault.as_str()) && is_kept_by(member) =>
         {
@@ -533,7 +543,14 @@ fn injection(injected: &InjectionFigures) -> String {
             )
         }
         (Some(acknowledged), Some(interrupted)) => {
-            format!("; {} acknowledged before it, {} interrupted", count(acknowledged), count(interrupted))
+            let left =
+                injected.outstanding.map(|left| format!(" ({} messages not yet consumed)", count(left)));
+            format!(
+                "; {} acknowledged before it{}, {} interrupted",
+                count(acknowledged),
+                left.unwrap_or_default(),
+                count(interrupted)
+            )
         }
         (Some(acknowledged), None) => format!("; {} acknowledged before it", count(acknowledged)),
         _ => String::new(),
@@ -606,13 +623,17 @@ fn of_the_lost(trial: &TrialResult) -> Vec<String> {
             format!("{} of the lost {unit} were sent before one that was kept", count(holes.unsigned_abs()))
         }
     });
+    let in_hand = evidence.get(IN_HAND).filter(|handed| **handed > 0).map(|handed| {
+        let handed = count(handed.unsigned_abs());
+        format!("{handed} of the lost {unit} had been handed to consumers, were not acknowledged, and never came again")
+    });
     let age = evidence.get(OLDEST_LOST).map(|millis| {
         format!(
             "the oldest of the lost {unit} was sent at most {} ms before the next crash",
             count(millis.unsigned_abs())
         )
     });
-    which.into_iter().chain(age).collect()
+    which.into_iter().chain(in_hand).chain(age).collect()
 }
 
 /// `once`, `3 times`.
@@ -774,6 +795,7 @@ mod tests {
             back_seconds: Some(3.3),
             answered_seconds: Some(4.0),
             acknowledged: Some(1234),
+            outstanding: None,
             interrupted: Some(7),
             unserved_from_seconds: None,
             unserved_until_seconds: None,
@@ -783,6 +805,12 @@ mod tests {
             last_ok_seconds: Some(3.2),
             next_ok_seconds: Some(4.2),
         };
+        let queue = |outstanding| injection(&InjectionFigures { outstanding, ..kill.clone() });
+        assert!(
+            queue(Some(50))
+                .ends_with("; 1,234 acknowledged before it (50 messages not yet consumed), 7 interrupted")
+        );
+        assert!(queue(Some(0)).ends_with("all of them consumed, so that it does not count"));
         let locks = InjectionFigures { member: "locks".to_owned(), next_ok_seconds: None, ..kill.clone() };
         let (unserved_from_seconds, unserved_until_seconds) = (Some(6.5), Some(7.0));
         let later = InjectionFigures { unserved_from_seconds, unserved_until_seconds, ..kill.clone() };
@@ -836,7 +864,8 @@ mod tests {
             said(&result).contains("and a loss may be among that") && !said(&result).contains("survived")
         );
         audit_of_a_publisher_that_asked_for_nothing(&mut result);
-        let told = ": lost 3 messages; 2 of the lost messages were sent before one that was kept; the oldest of the lost \
+        let told = ": lost 3 messages; 2 of the lost messages were sent before one that was kept; 1 of the lost messages had been \
+                    handed to consumers, were not acknowledged, and never came again; the oldest of the lost \
                     messages was sent at most 1,180 ms before the next crash";
         assert!(said(&result).contains(told), "{}", said(&result));
         result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
@@ -850,6 +879,7 @@ mod tests {
             Finding { guarantee: "delivery".to_owned(), ..Finding::new("lost", 3, "messages", DURABILITY) };
         audit.findings = vec![lost];
         audit.evidence.insert(HOLES.to_owned(), 2);
+        audit.evidence.insert(IN_HAND.to_owned(), 1);
         audit.evidence.insert(OLDEST_LOST.to_owned(), 1180);
     }
 

@@ -258,6 +258,11 @@ pub struct InjectionFigures {
     /// not count them.
     #[serde(default)]
     pub acknowledged: Option<u64>,
+    /// How many acknowledged messages of a queue had not been consumed when the store's own server was ended: a crash with
+    /// none of them says nothing of what the store keeps. None for other workloads and faults, or if an older acidtest did
+    /// not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outstanding: Option<u64>,
     /// How many operations ended with their connection since it, up to the next fault: those that it interrupted. None if
     /// an older acidtest did not count them, or there were none because clients talk to another member, in front of it, or it was
     /// a gateway with a queue of its own, which was killed between two requests.
@@ -634,6 +639,8 @@ impl TrialResult {
                 && injected.last_ok_seconds.is_some()
                 // a fault that interrupts nobody says little of what it does to those whom it does interrupt
                 && injected.interrupted.is_none_or(|interrupted| interrupted > 0)
+                // nor does one that finds nothing which the store has yet to hand out
+                && injected.outstanding != Some(0)
         })
     }
 }
@@ -812,6 +819,7 @@ mod tests {
             back_seconds: None,
             answered_seconds: None,
             acknowledged: Some(9),
+            outstanding: None,
             interrupted: Some(3),
             unserved_from_seconds: None,
             unserved_until_seconds: None,
@@ -859,6 +867,8 @@ mod tests {
             InjectionFigures { fault: "pause".to_owned(), ..kill.clone() },
             // nobody was interrupted
             InjectionFigures { interrupted: Some(0), ..kill.clone() },
+            // a queue had nothing left to hand out
+            InjectionFigures { outstanding: Some(0), ..kill.clone() },
             InjectionFigures { member: Role::Locks.to_string(), ..kill.clone() },
             InjectionFigures { fault: "restart".to_owned(), ..kill },
         ];

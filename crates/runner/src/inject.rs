@@ -49,6 +49,9 @@ pub struct Injected {
     pub answered: Option<Duration>,
     /// How many operations had been acknowledged before it.
     pub acknowledged: u64,
+    /// How many of these the store had still to hand out; none where nothing is ever taken out again, or the store's own
+    /// server was not ended.
+    pub outstanding: Option<u64>,
     /// How many operations ended with their connection since it, up to the next injection.
     pub interrupted: u64,
     /// The longest time in which nobody was served since it, up to the next injection; it lasted to the end if it has no
@@ -71,7 +74,7 @@ impl Injected {
     fn of(injection: &Injection) -> Self {
         let injection = injection.clone();
         let (at, back, answered, last_ok, next_ok) = (None, None, None, None, None);
-        let (acknowledged, interrupted, unserved) = (0, 0, None);
+        let (acknowledged, outstanding, interrupted, unserved) = (0, None, 0, None);
         let (missed, overtaken, forced) = (false, false, false);
         Self {
             injection,
@@ -79,6 +82,7 @@ impl Injected {
             back,
             answered,
             acknowledged,
+            outstanding,
             interrupted,
             unserved,
             missed,
@@ -124,6 +128,7 @@ impl Injected {
             back_seconds: seconds(back),
             answered_seconds: seconds(answered),
             acknowledged: at.map(|_| *acknowledged),
+            outstanding: self.outstanding,
             interrupted: at.and(Some(*interrupted).filter(|count| *count > 0 || is_told)),
             unserved_from_seconds: unserved.map(|(from, _)| from.as_secs_f64()),
             unserved_until_seconds: unserved.and_then(|(_, until)| Some(until?.as_secs_f64())),
@@ -306,6 +311,16 @@ impl<'a> Injector<'a> {
     pub(crate) fn ends_server(&self, measured: Duration) -> bool {
         let ends = |next: &Injection| next.member == Role::Server && next.disruption.ends_processes();
         self.due.iter().take_while(|next| next.at <= measured).any(|next| ends(next))
+    }
+
+    /// Notes for the injection that has just ended the store's own server what was then still to be handed out.
+    pub(crate) fn note_outstanding(&mut self, outstanding: Option<u64>) {
+        let ended = |done: &&mut Injected| {
+            done.injection.member == Role::Server && done.injection.disruption.ends_processes()
+        };
+        if let Some(last) = self.done.iter_mut().rfind(ended).filter(|last| !last.missed) {
+            last.outstanding = outstanding;
+        }
     }
 
     /// Whether the store's own server, which is being ended, has ended for sure. Of a server of the user's own nobody

@@ -161,7 +161,9 @@ pub(crate) async fn drive(
         }
         if let (Some(measured), None, None) = (progress.measured, &lost, &failed) {
             let is_over = stopped.is_some() || matches!(extent, Extent::Time(length) if measured >= length);
-            if !is_over && injector.ends_server(measured) {
+            let ends_server = !is_over && injector.ends_server(measured);
+            let outstanding = of.outstanding().filter(|_| ends_server);
+            if ends_server {
                 driver.note_crash(of, Crash::Nears);
                 driver.note_crash(of, Crash::Comes);
                 (crashed, is_ending) = (true, true);
@@ -171,7 +173,10 @@ pub(crate) async fn drive(
                 trial.stop(Stop::Interrupted);
                 trial.give_up();
                 failed = Some(failure);
-            } else if is_ending && injector.has_ended(instance) {
+            } else if ends_server {
+                injector.note_outstanding(outstanding);
+            }
+            if failed.is_none() && is_ending && injector.has_ended(instance) {
                 driver.note_crash(of, Crash::IsOver);
                 is_ending = false;
             }

@@ -427,6 +427,12 @@ pub trait WorkloadTrial: Send + Sync {
         self.rows()
     }
 
+    /// How many acknowledged writes the store must still hand out, so that a crash puts them to the test: the messages of a
+    /// queue. `None` where nothing that was acknowledged is ever taken out again.
+    fn outstanding(&self) -> Option<u64> {
+        None
+    }
+
     /// How long what was acknowledged may be on its way into the store, before the audit can read it there.
     fn settles(&self) -> Duration {
         Duration::ZERO

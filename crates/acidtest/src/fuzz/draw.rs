@@ -271,9 +271,9 @@ fn queue(rng: &mut Rng) -> Parameters {
             ("consumers", values(&[1, 2, 5])),
             ("ack", values(&["confirm", "transaction", "none"])),
             ("consume", values(&["ack", "transaction", "auto"])),
-            ("batch", values(&[1, 3, 8])),
+            ("batch", values(&[1, 3, 8, 100])),
             ("in_flight", values(&[1, 4, 20])),
-            ("prefetch", values(&[1, 10, 30])),
+            ("prefetch", values(&[1, 10, 30, 100])),
         ],
     );
     if chance(rng, 0.3) {

@@ -52,7 +52,7 @@ fn bugs() -> Vec<(&'static str, Bug)> {
         of("join", &Bug::JOIN),
         of("queue", &Bug::QUEUE),
         of("queue", &Bug::AT_A_KILL),
-        of("queue", &[Bug::BringBack]),
+        of("queue", &Bug::QUEUE_AT_A_KILL),
         of("logs", &Bug::LOGS),
         of("logs", &Bug::AT_A_KILL),
         of("parcels", &Bug::PARCELS),

@@ -513,6 +513,7 @@ mod tests {
             back_seconds: None,
             answered_seconds: None,
             acknowledged: None,
+            outstanding: None,
             interrupted: None,
             unserved_from_seconds: None,
             unserved_until_seconds: None,

@@ -283,6 +283,7 @@ mod tests {
             back_seconds: Some(3.1),
             answered_seconds: Some(3.2),
             acknowledged: Some(9),
+            outstanding: None,
             interrupted: Some(3),
             unserved_from_seconds: None,
             unserved_until_seconds: None,

@@ -38,9 +38,9 @@ impl<W> Journal<W> {
         Self { world: Arc::clone(world), kills: world.kills(), writes: Vec::new() }
     }
 
-    /// Whether the planted bug is one that brings back what was removed, or else one that forgets what was written.
-    pub(crate) fn is_of(&self, brings_back: bool) -> bool {
-        (self.world.faults.bug == Some(Bug::BringBack)) == brings_back
+    /// The planted bug.
+    pub(crate) fn bug(&self) -> Option<Bug> {
+        self.world.faults.bug
     }
 
     /// Keeps a write in mind.
@@ -81,6 +81,7 @@ impl<W> Journal<W> {
                 let of_client = writes.into_iter().rev().filter(|(connection, _)| *connection == client);
                 of_client.map(|(_, write)| Forgotten::Whole(write)).collect()
             }
+            Bug::ForgetHeld => writes.into_iter().map(|(_, write)| Forgotten::Whole(write)).collect(),
             Bug::ForgetHalf => {
                 let last = writes.into_iter().rev().find(|(_, write)| parts(write) > 1);
                 last.into_iter().map(|(_, write)| Forgotten::Half(write)).collect()

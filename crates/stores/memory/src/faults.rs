@@ -84,6 +84,8 @@ pub enum Bug {
     ForgetHalf,
     /// Is killed, and has again what was removed.
     BringBack,
+    /// Is killed, and has lost the messages that consumers had been handed and had not acknowledged.
+    ForgetHeld,
 }
 
 impl Bug {
@@ -153,10 +155,13 @@ impl Bug {
     /// What a store may do that is killed, whatever its workload.
     pub const AT_A_KILL: [Self; 4] = [Self::LoseLast, Self::LoseMiddle, Self::LoseClient, Self::ForgetHalf];
 
+    /// What a queue may do besides that is killed.
+    pub const QUEUE_AT_A_KILL: [Self; 2] = [Self::BringBack, Self::ForgetHeld];
+
     /// Whether the bug shows only once the store was killed. It then strikes at every kill.
     #[must_use]
     pub fn strikes_at_a_kill(self) -> bool {
-        self == Self::BringBack || Self::AT_A_KILL.contains(&self)
+        Self::QUEUE_AT_A_KILL.contains(&self) || Self::AT_A_KILL.contains(&self)
     }
 
     /// The violation in a few words, for reports.
@@ -198,6 +203,7 @@ impl Bug {
             Self::LoseClient => "is killed, loses all of one client",
             Self::ForgetHalf => "is killed, keeps half a transaction",
             Self::BringBack => "is killed, brings back what was removed",
+            Self::ForgetHeld => "is killed, forgets what was handed out",
         }
     }
 }

@@ -40,6 +40,9 @@ const UNNOTICED: Duration = Duration::from_millis(25);
 /// The bugs that show only when a consumer is lost. A strike therefore breaks a consumer's connection.
 const CUTS: [Bug; 2] = [Bug::LoseHeld, Bug::Unflag];
 
+/// What a consumer is told whose connection a planted bug has broken.
+const CONSUMER_LOST: &str = "planted: the consumer is lost";
+
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -64,20 +67,31 @@ struct State {
     journal: Option<Journal<Change>>,
 }
 
-/// What producers and consumers have changed.
+/// What producers and consumers have changed, as far as the planted bug forgets it, or brings it back.
 #[derive(Debug)]
 enum Change {
     /// Messages came together, with these arrival numbers.
     Published(Vec<u64>),
     /// A message was acknowledged, and removed.
     Removed(u64, Letter),
+    /// A message was handed to a consumer that is to acknowledge it.
+    HandedOut(u64),
 }
 
 impl Change {
     fn parts(&self) -> usize {
         match self {
             Self::Published(arrivals) => arrivals.len(),
-            Self::Removed(..) => 1,
+            Self::Removed(..) | Self::HandedOut(_) => 1,
+        }
+    }
+
+    /// Whether it is what a store with this bug forgets, or brings back.
+    fn is_for(&self, bug: Bug) -> bool {
+        match self {
+            Self::Published(_) => !Bug::QUEUE_AT_A_KILL.contains(&bug),
+            Self::Removed(..) => bug == Bug::BringBack,
+            Self::HandedOut(_) => bug == Bug::ForgetHeld,
         }
     }
 }
@@ -128,8 +142,8 @@ impl State {
 
     /// Keeps in mind what was changed by a connection.
     fn note(&mut self, connection: u64, change: Change) {
-        let brings_back = matches!(change, Change::Removed(..));
-        if let Some(journal) = self.journal.as_mut().filter(|journal| journal.is_of(brings_back)) {
+        let is_kept = |journal: &&mut Journal<Change>| journal.bug().is_some_and(|bug| change.is_for(bug));
+        if let Some(journal) = self.journal.as_mut().filter(is_kept) {
             journal.note(connection, change);
         }
     }
@@ -150,6 +164,12 @@ impl State {
                 Forgotten::Whole(Change::Removed(arrival, letter))
                 | Forgotten::Half(Change::Removed(arrival, letter)) => {
                     self.ready.insert(arrival, Letter { redelivered: true, ..letter });
+                }
+                Forgotten::Whole(Change::HandedOut(arrival))
+                | Forgotten::Half(Change::HandedOut(arrival)) => {
+                    self.out.remove(&arrival);
+                    self.ready.remove(&arrival);
+                    self.returning.retain(|(_, each, _)| *each != arrival);
                 }
             }
         }
@@ -511,8 +531,12 @@ impl queue::Subscriber for Subscriber {
             Attempt::Ok => {
                 let delivered =
                     Delivered { body: &received.body, redelivered: received.redelivered, by: self.by };
-                locked(&self.client.queue.witness).delivered(&delivered);
+                let mut witness = locked(&self.client.queue.witness);
+                witness.delivered(&delivered);
                 self.taken.push(received.body.clone());
+                if !self.client.acknowledges() {
+                    witness.acknowledging(&mem::take(&mut self.taken));
+                }
                 attempt
             }
             Attempt::Refused | Attempt::Conflict => attempt,
@@ -522,6 +546,7 @@ impl queue::Subscriber for Subscriber {
 
     async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         let taken = mem::take(&mut self.taken);
+        locked(&self.client.queue.witness).acknowledging(&taken);
         self.asked = true;
         if let Err(attempt) = self.link.carry().await {
             return Err(self.lost(attempt));
@@ -591,6 +616,7 @@ impl Client {
             {
                 if self.acknowledges() {
                     state.out.insert(arrival, (self.number, letter.clone()));
+                    state.note(self.number, Change::HandedOut(arrival));
                 }
                 self.fetched.push_back((arrival, letter));
             }
@@ -602,6 +628,10 @@ impl Client {
     async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         if self.acknowledges() && self.plant.is_unanswered() {
             return answered(None).await;
+        }
+        // what is held is lost before its acknowledgement is sent
+        if !self.held.is_empty() && self.plant.strikes(Bug::LoseHeld) {
+            return Attempt::Failed(Fault::lost(CONSUMER_LOST));
         }
         if self.plant.strikes(Bug::MakeUp) {
             let made_up = Message::loaded(self.plant.rng.random(), self.wanted.message_bytes);
@@ -638,7 +668,7 @@ impl Client {
             return std::future::pending().await;
         }
         if CUTS.into_iter().any(|bug| self.plant.strikes(bug)) {
-            return Err(Fault::lost("planted: the consumer is lost"));
+            return Err(Fault::lost(CONSUMER_LOST));
         }
         let all = self.acknowledge();
         let answers = all && !self.plant.faults.unconfirmed;

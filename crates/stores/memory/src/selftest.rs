@@ -161,7 +161,7 @@ impl Case {
             cases.push(each.with(correct));
         }
         let single = Self::queue(r#""in_flight": 4"#);
-        cases.push(queue.with(Faults::bug(Bug::BringBack)));
+        cases.extend(Bug::QUEUE_AT_A_KILL.map(|bug| queue.clone().with(Faults::bug(bug))));
         cases.push(single.with(Faults { outages: true, ..Faults::bug(Bug::Unflag) }));
         cases
     }

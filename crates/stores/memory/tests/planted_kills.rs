@@ -101,9 +101,11 @@ fn a_store_that_keeps_half_a_transaction_is_caught() {
 }
 
 #[test]
-fn a_queue_that_has_again_what_was_removed_is_caught() {
+fn a_queue_that_brings_back_what_was_removed_or_forgets_what_was_handed_out_is_caught() {
     for case in queues() {
-        caught(&case.clone().with(Faults::bug(Bug::BringBack)), 17);
+        for bug in Bug::QUEUE_AT_A_KILL {
+            caught(&case.clone().with(Faults::bug(bug)), 17);
+        }
         let unflags = Faults { outages: true, ..Faults::bug(Bug::Unflag) };
         caught(&case.with(unflags), 17);
     }

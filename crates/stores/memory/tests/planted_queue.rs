@@ -39,7 +39,7 @@ fn every_bug_is_caught_by_the_check_that_is_meant_for_it() {
 fn every_bug_is_caught_in_every_mode() {
     for mode in PROMISING {
         for bug in Bug::QUEUE {
-            // with one message at a time there is no other to put first, and none that is held and not taken
+            // with one message at a time there is no other to put first, and none is held without its acknowledgement
             let one_by_one =
                 mode.contains(r#""prefetch": 1"#) && [Bug::Reorder, Bug::LoseHeld].contains(&bug);
             if !one_by_one {
@@ -47,6 +47,17 @@ fn every_bug_is_caught_in_every_mode() {
             }
         }
     }
+}
+
+/// What a consumer holds and has not acknowledged is the store's: it is lost if it never comes again, although it was
+/// delivered.
+#[test]
+fn what_was_handed_out_and_never_came_again_is_lost() {
+    // nothing is handed out that is not taken
+    let case =
+        Case::queue(r#""in_flight": 100, "batch": 50, "prefetch": 50, "producers": 1, "consumers": 1"#);
+    let (_, audit) = caught_as(&case.with(Faults::bug(Bug::LoseHeld)), 7, &["lost"]);
+    assert!(audit.evidence["lost_in_hand"] > 0, "{audit:?}");
 }
 
 /// With only producers at work, the audit's own consumer reads all messages back.

@@ -16,9 +16,13 @@ use crate::{
 /// The name of the evidence that says how many messages were lost at a crash that kept a later one of the same producer.
 pub const HOLES: &str = "lost_before_kept";
 
+/// The name of the evidence that says how many of the lost messages a consumer had been handed and had not acknowledged.
+pub const IN_HAND: &str = "lost_in_hand";
+
 /// Compares the published with the consumed messages, once the queue is drained.
 ///
-/// Every acknowledged message must have been consumed at least once. No message may have been consumed that was
+/// Every acknowledged message must have been consumed at least once: handed out, and acknowledged by a consumer if consumers
+/// acknowledge. What a lost consumer held must come again. No message may have been consumed that was
 /// never sent, or that was proved not to have been published. No message's acknowledgement may have been answered
 /// twice, and none may have come again without the store's flag that it may have been delivered before, where a
 /// store has such a flag. An unanswered publish proves nothing either way. Messages that are still in the queue are
@@ -31,6 +35,7 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     let mut left = MessageCounts::default();
     for entry in ledger.entries() {
         left.lost += u64::from(entry.is_lost());
+        left.in_hand += u64::from(entry.was_lost_in_hand());
         left.indeterminate += u64::from(entry.published() == PublishState::Sent && !entry.was_delivered());
         // never sent: told only by a process that did not know what the producers of others sent
         let not_published = matches!(entry.published(), PublishState::Failed | PublishState::Never);
@@ -55,11 +60,12 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
         ("redelivered", totals.redelivered),
         ("not_consumed", left.lost),
     ];
+    let in_hand = (lost > 0).then_some((IN_HAND, left.in_hand));
     let (oldest, holes) = match lost {
         0 => (None, None),
         _ => (oldest_lost(ledger.oldest_lost()), ledger.holes().map(|holes| (HOLES, holes))),
     };
-    Audit::of(findings, doubt, evidence.into_iter().chain(oldest).chain(holes))
+    Audit::of(findings, doubt, evidence.into_iter().chain(in_hand).chain(oldest).chain(holes))
 }
 
 /// Why lost messages cannot be told from those still on their way; `None` if they can.
@@ -78,6 +84,7 @@ fn doubt(totals: &Totals, drained: Result<Depth, StoreError>) -> Option<String> 
 #[derive(Default)]
 struct MessageCounts {
     lost: u64,
+    in_hand: u64,
     indeterminate: u64,
     phantom: u64,
 }
@@ -90,12 +97,22 @@ mod tests {
     use super::*;
     use crate::{
         Crash, Verdict,
-        queue::message::{Id, LOADED},
+        queue::{
+            AckAnswer,
+            message::{Id, LOADED},
+        },
     };
 
     /// The possible fates of a message, and the findings that each must lead to.
-    const FATES: [(&str, &str); 19] = [
+    const FATES: [(&str, &str); 26] = [
         ("sent ok fresh settled", ""),
+        ("sent ok fresh acked", ""),
+        ("sent ok fresh flagged acked", ""),
+        ("sent ok unflagged acked unflagged", ""),
+        ("sent unknown fresh", ""),
+        ("sent ok fresh", "lost"),
+        ("sent ok fresh flagged", "lost"),
+        ("sent ok unflagged unflagged", "lost"),
         ("sent fresh settled ok", ""),
         ("sent ok fresh flagged settled", ""),
         ("sent ok unflagged settled unflagged", ""),
@@ -125,7 +142,8 @@ mod tests {
             "fresh" => _ = ledger.delivered(id, Some(false)),
             "flagged" => _ = ledger.delivered(id, Some(true)),
             "unflagged" => _ = ledger.delivered(id, None),
-            "settled" => ledger.settled(id),
+            "settled" => ledger.acknowledged([id], AckAnswer::Answered),
+            "acked" => ledger.acknowledged([id], AckAnswer::Sent),
             "torn" => ledger.torn(),
             "late" => ledger.reordered(id, Some(false)),
             other => panic!("{other}"),
@@ -203,7 +221,7 @@ mod tests {
                         "sent" | "ok" | "unknown" | "failed" => {
                             &apart[parts.iter().position(|part| part.has(id.producer as usize)).unwrap()]
                         }
-                        "settled" => &apart[*settled.next().unwrap()],
+                        "settled" | "acked" => &apart[*settled.next().unwrap()],
                         "torn" | "late" => &apart[0],
                         _ => &apart[*delivered.next().unwrap()],
                     };
@@ -245,6 +263,10 @@ mod tests {
     /// crash says nothing of what it kept.
     #[test]
     fn holes_are_told_from_a_lost_end() {
+        let consume = |ledger: &Ledger, id: Id| {
+            ledger.delivered(id, Some(false));
+            ledger.acknowledged([id], AckAnswer::Answered);
+        };
         // each message: its producer, and whether it is consumed before the crash, after it, or never
         let told = |before: &[(u32, &'static str)], after: &[(u32, &'static str)], is_over: bool| {
             let ledger = Ledger::new(3, 10);
@@ -261,7 +283,7 @@ mod tests {
                     ledger.published(*id, PublishState::Ok);
                 }
                 let consumed = ids.iter().filter(|(_, fate)| *fate == when);
-                consumed.for_each(|(id, _)| _ = ledger.delivered(*id, Some(false)));
+                consumed.for_each(|(id, _)| consume(&ledger, *id));
                 ids
             };
             (0..3).for_each(|producer| ledger.connecting(Id { producer, sequence: 0 }));
@@ -276,7 +298,7 @@ mod tests {
             }
             publish(after, "after");
             let kept = early.iter().filter(|(_, fate)| *fate == "after");
-            kept.for_each(|(id, _)| _ = ledger.delivered(*id, Some(false)));
+            kept.for_each(|(id, _)| consume(&ledger, *id));
             audit(&ledger, Ok(Depth::default())).evidence.get(HOLES).copied()
         };
         let (gone, kept, lost) = ("before", "after", "never");

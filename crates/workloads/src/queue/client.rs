@@ -179,9 +179,9 @@ struct Consumer<C: Connector> {
     /// When `received` was taken, in nanoseconds of the messages' clock; `None` once it has been recorded in the
     /// ledger.
     taken: Option<u64>,
-    /// Messages taken and not acknowledged.
+    /// Messages taken and not acknowledged. With the connection they go back to the store, which must hand them out again.
     held: Vec<Id>,
-    /// The store's answer to the last acknowledgement, which was for `held` and `received` together.
+    /// How far an acknowledgement of `held` and `received` together has come; `None` where none was sent.
     settled: Option<AckAnswer>,
     /// `None` where no order is promised.
     order: Option<ArrivalOrder>,
@@ -219,11 +219,9 @@ impl<C: Connector> Consumer<C> {
         let held = self.held.len() + usize::from(self.taken.is_some());
         // messages that other clients may be waiting for are not held while there is nothing else to do
         let due = held >= self.wanted.delivery.batch as usize || attempt == Attempt::Refused;
-        if acknowledges && due && held > 0 && matches!(attempt, Attempt::Ok | Attempt::Refused) {
-            match connection.settle().await {
-                Ok(settled) => self.settled = Some(settled),
-                Err(fault) => return Attempt::Unknown(fault),
-            }
+        let settles = acknowledges && due && held > 0 && matches!(attempt, Attempt::Ok | Attempt::Refused);
+        if settles && let Err(fault) = settle(connection, &mut self.settled).await {
+            return Attempt::Unknown(fault);
         }
         if attempt == Attempt::Refused {
             // before another attempt takes a message that this acknowledgement was not for
@@ -232,7 +230,13 @@ impl<C: Connector> Consumer<C> {
         attempt
     }
 
-    /// Records that the store answered for all messages that are held, as far as it did.
+    /// Records that an acknowledgement of all messages that are held is about to be sent: whoever waits for its answer may be
+    /// given up for good.
+    fn note_sending(&self) {
+        self.scenario.ledger.acknowledged(self.held.iter().copied(), AckAnswer::Sent);
+    }
+
+    /// Records the acknowledgement of all messages that are held, if one was sent.
     fn note_settled(&mut self) {
         if let Some(settled) = self.settled.take() {
             self.scenario.ledger.acknowledged(self.held.drain(..), settled);
@@ -252,6 +256,8 @@ impl<C: Connector> Consumer<C> {
                     }
                     if self.acknowledges() {
                         self.held.push(id);
+                    } else {
+                        self.scenario.ledger.acknowledged([id], AckAnswer::Sent);
                     }
                 }
             }
@@ -269,6 +275,13 @@ impl<C: Connector> Consumer<C> {
             ledger.reordered(id, flagged);
         }
     }
+}
+
+/// Acknowledges the messages in hand, and says in `settled` how far that has come, also when it is given up half way.
+async fn settle(connection: &mut impl Subscriber, settled: &mut Option<AckAnswer>) -> Result<(), Fault> {
+    *settled = Some(AckAnswer::Sent);
+    *settled = Some(connection.settle().await?);
+    Ok(())
 }
 
 impl<C: Connector> Client for Consumer<C> {
@@ -307,6 +320,8 @@ impl<C: Connector> Client for Consumer<C> {
         if self.connection.take().is_some() {
             self.scenario.ledger.consumer_lost();
         }
+        // what was not acknowledged is the store's again: it counts as consumed once it has come another time
+        self.note_settled();
         self.held.clear();
         self.connection = Some(self.connector.subscriber().await?);
         Ok(())
@@ -314,12 +329,14 @@ impl<C: Connector> Client for Consumer<C> {
 
     /// Acknowledges the messages in hand: on some stores nobody else can write before that.
     async fn pause(&mut self) {
+        if self.connection.is_some() {
+            self.note_sending();
+        }
         let Some(connection) = &mut self.connection else { return };
         if self.held.is_empty() {
             return;
         }
-        self.settled = connection.settle().await.ok();
-        if self.settled.is_none() {
+        if settle(connection, &mut self.settled).await.is_err() {
             // the messages that are held may be delivered again: only a new connection starts clean
             self.connection = None;
             self.scenario.ledger.consumer_lost();
@@ -331,9 +348,13 @@ impl<C: Connector> Client for Consumer<C> {
     /// already. Then closes the connection, so that its messages are counted before the queue is judged.
     async fn finish(&mut self) {
         self.scenario.ledger.consumer_done();
+        if self.connection.is_some() {
+            self.note_sending();
+        }
         let Some(connection) = &mut self.connection else { return };
         if !self.held.is_empty() {
-            self.settled = connection.settle().await.ok();
+            // an answer that does not come changes nothing any more
+            let _ = settle(connection, &mut self.settled).await;
             self.note();
         }
         let Some(connection) = &mut self.connection else { return };
@@ -370,6 +391,7 @@ pub(crate) fn task<C: Connector>(
 mod tests {
     use std::{
         sync::atomic::{AtomicBool, Ordering::SeqCst},
+        task::{Context, Waker},
         thread,
     };
 
@@ -431,7 +453,7 @@ mod tests {
 
         /// How many duplicates are counted for the message once a consumer acknowledges it again.
         fn twice(&self, sequence: u64) -> u64 {
-            self.scenario.ledger.settled(loaded(sequence));
+            self.scenario.ledger.acknowledged([loaded(sequence)], AckAnswer::Answered);
             self.scenario.ledger.totals().duplicated
         }
     }
@@ -640,6 +662,53 @@ mod tests {
             running.join().unwrap();
         });
         assert_eq!(table.twice(0), 0, "it may come again");
+    }
+
+    /// A message that a lost consumer held is the store's to hand out again. One whose acknowledgement was sent may be gone,
+    /// whatever became of the answer.
+    #[test]
+    fn what_a_lost_consumer_held_must_come_again() {
+        let lost = |table: &Table| {
+            let ledger = &table.scenario.ledger;
+            let lost = ledger.entries().filter(|entry| entry.is_lost()).count() as u64;
+            assert_eq!(lost, ledger.outstanding());
+            // of those that were delivered
+            lost - (ledger.backlog() - ledger.totals().delivered)
+        };
+        let table = Table::new(&[Some(0), Some(1), Some(1), None], true);
+        let mut consumer = table.consumer();
+        at_once(consumer.connect()).unwrap();
+        (0..2).for_each(|_| take(&mut consumer));
+        assert_eq!(lost(&table), 2, "nothing was acknowledged yet");
+        at_once(consumer.connect()).unwrap();
+        take(&mut consumer);
+        // the acknowledgement of the second message is due, is sent, and given up
+        let mut attempt = Box::pin(consumer.attempt(&ConsumeOperation));
+        assert!(attempt.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(attempt);
+        consumer.account(ConsumeOperation, Outcome::Unknown);
+        at_once(consumer.connect()).unwrap();
+        assert_eq!(lost(&table), 1);
+
+        // the same at the end of a trial, where nobody accounts for anything any more
+        let table = Table::new(&[Some(0)], true);
+        let mut consumer = table.consumer();
+        at_once(consumer.connect()).unwrap();
+        take(&mut consumer);
+        let mut finishing = Box::pin(consumer.finish());
+        assert!(finishing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(finishing);
+        assert_eq!(lost(&table), 0);
+
+        // without acknowledgements a message is gone once it is handed out
+        let auto = Parameters { consume: Consume::Auto, message_bytes: 40, ..Parameters::default() };
+        let wanted = Requirements { delivery: auto.delivery(), message_bytes: auto.message_bytes };
+        let table = Table::new(&[Some(0)], false);
+        let mut consumer = Consumer::new(table.clone(), table.scenario.clone(), wanted, false);
+        at_once(consumer.connect()).unwrap();
+        take(&mut consumer);
+        at_once(consumer.connect()).unwrap();
+        assert_eq!(lost(&table), 0);
     }
 
     #[test]

@@ -174,6 +174,7 @@ impl<'a> Round<'a> {
         if self.wanted.delivery.consume == Consume::Auto {
             subscriber.stop().await?;
             while self.take(subscriber, Duration::ZERO, &mut received).await? {}
+            self.settle(subscriber).await?;
         }
         Ok(())
     }
@@ -204,11 +205,13 @@ impl<'a> Round<'a> {
     }
 
     async fn settle(&mut self, subscriber: &mut impl Subscriber) -> Result<(), Fault> {
-        let mut settled = AckAnswer::Sent;
+        let mut settled = Ok(AckAnswer::Sent);
         if self.wanted.delivery.consume != Consume::Auto {
-            settled = in_time(self.wanted, subscriber.settle()).await.flatten()?;
+            settled = in_time(self.wanted, subscriber.settle()).await.flatten();
         }
-        self.scenario.ledger.acknowledged(self.held.drain(..), settled);
+        let told = *settled.as_ref().unwrap_or(&AckAnswer::Sent);
+        self.scenario.ledger.acknowledged(self.held.drain(..), told);
+        settled?;
         self.moved |= std::mem::take(&mut self.taken) > 0;
         Ok(())
     }
@@ -222,7 +225,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::queue::{Ledger, Parameters, ledger::Totals};
+    use crate::queue::{
+        Ledger, Parameters,
+        ledger::{Entry, Totals},
+    };
 
     /// A store at the other end of a slow network. Its counts leave out messages that are on their way to a
     /// consumer or in its hands; but they include the consumer, until it has closed its connection in an orderly
@@ -248,6 +254,8 @@ mod tests {
         silent: u32,
         /// Whether the store keeps messages although they are acknowledged.
         keeps: bool,
+        /// Whether messages are gone once they are handed out.
+        is_auto: bool,
     }
 
     struct Taking {
@@ -300,7 +308,9 @@ mod tests {
                 Some((due, body)) if due <= until => {
                     tokio::time::sleep_until(due).await;
                     self.carries = self.carries.map(|more| more - 1);
-                    self.held.push(body.clone());
+                    if !self.store.state().is_auto {
+                        self.held.push(body.clone());
+                    }
                     *received = ReceivedMessage { body, redelivered: Some(false) };
                     Attempt::Ok
                 }
@@ -319,6 +329,14 @@ mod tests {
                 state.ready.extend(held);
             }
             Ok(AckAnswer::Sent)
+        }
+
+        /// What is on its way can still be taken then.
+        async fn stop(&mut self) -> Result<(), Fault> {
+            if let Some((due, _)) = &self.on_its_way {
+                tokio::time::sleep_until(*due).await;
+            }
+            Ok(())
         }
 
         async fn close(&mut self) {
@@ -347,13 +365,25 @@ mod tests {
         state: &State,
         consume: Consume,
     ) -> (Result<Depth, StoreError>, Totals, Duration) {
+        let (drained, ledger, took) = ledger_of(ready, state, consume);
+        (drained, ledger.totals(), took)
+    }
+
+    /// The same, with the whole ledger.
+    fn ledger_of(
+        ready: VecDeque<Vec<u8>>,
+        state: &State,
+        consume: Consume,
+    ) -> (Result<Depth, StoreError>, Arc<Ledger>, Duration) {
         let delivery = Parameters { consume, batch: 2, ..Parameters::default() }.delivery();
         let wanted = Requirements { delivery, message_bytes: 40 };
         let scenario = Scenario::new(Arc::new(Ledger::new(0, ALL)));
         let ids = (0..ALL).map(|sequence| Id { producer: LOADED, sequence });
         ids.for_each(|id| scenario.ledger.sending(id));
         let &State { consumers, way, carries, silent, keeps, .. } = state;
-        let store = Store(Arc::new(Mutex::new(State { ready, consumers, way, carries, silent, keeps })));
+        let is_auto = consume == Consume::Auto;
+        let state = State { ready, consumers, way, carries, silent, keeps, is_auto };
+        let store = Store(Arc::new(Mutex::new(state)));
         let depth = async || {
             let mut state = store.state();
             if state.silent > 0 {
@@ -367,7 +397,7 @@ mod tests {
         runtime.block_on(async {
             let begun = Instant::now();
             let drained = drain(&store, &wanted, &scenario, depth).await;
-            (drained, scenario.ledger.totals(), begun.elapsed())
+            (drained, scenario.ledger, begun.elapsed())
         })
     }
 
@@ -376,6 +406,20 @@ mod tests {
         for way in [0, 90, 500, 9000].map(Duration::from_millis) {
             let (left, delivered, _) = emptied(&State { way, ..State::default() }, Consume::Ack);
             assert_eq!((left.unwrap(), delivered), (Depth::default(), ALL), "{way:?}");
+        }
+    }
+
+    /// Without acknowledgements, what is handed out after the last look at the queue is consumed, too.
+    #[test]
+    fn what_comes_last_is_consumed_without_acknowledgements() {
+        for way in [0, 90, 150, 500].map(Duration::from_millis) {
+            let state = State { way, ..State::default() };
+            let ready = (0..ALL).map(|sequence| Message::loaded(sequence, 40).body).collect();
+            let (left, ledger, _) = ledger_of(ready, &state, Consume::Auto);
+            assert_eq!((left.unwrap(), ledger.totals().delivered), (Depth::default(), ALL), "{way:?}");
+            (0..ALL)
+                .for_each(|sequence| ledger.published(Id { producer: LOADED, sequence }, PublishState::Ok));
+            assert!(!ledger.entries().any(Entry::is_lost), "{way:?}");
         }
     }
 

@@ -43,9 +43,10 @@ pub(crate) enum PublishState {
 
 /// The lowest two bits, which hold the [`PublishState`].
 const PUBLISHED: u8 = 0b11;
-/// One delivery, counted in the next two bits, up to three.
-const DELIVERY: u8 = 0b100;
-const DELIVERIES: u8 = 0b1100;
+/// It was delivered at least once.
+const DELIVERED: u8 = 0b100;
+/// A consumer has sent an acknowledgement of it, or it was delivered without any.
+const CONSUMED: u8 = 0b1000;
 /// The store has answered a consumer's acknowledgement of it.
 const SETTLED: u8 = 0b1_0000;
 /// It was delivered with the store's flag that it had not been delivered before.
@@ -80,12 +81,23 @@ impl Entry {
     }
 
     pub(crate) fn was_delivered(self) -> bool {
-        self.has(DELIVERIES)
+        self.has(DELIVERED)
     }
 
-    /// Whether it was acknowledged and never delivered: lost, once the queue is empty.
+    /// Whether its publishing was acknowledged, and no consumer has sent an acknowledgement of it: lost, once the queue is
+    /// empty. A message that a lost consumer held is the store's, which must hand it out again.
     pub(crate) fn is_lost(self) -> bool {
-        self.published() == PublishState::Ok && !self.was_delivered()
+        self.published() == PublishState::Ok && !self.has(CONSUMED)
+    }
+
+    /// Whether it was lost though it had been delivered: a consumer held it.
+    pub(crate) fn was_lost_in_hand(self) -> bool {
+        self.is_lost() && self.was_delivered()
+    }
+
+    /// Whether it was lost in a later life of the server than the first: it was delivered in one.
+    fn was_lost_later(self) -> bool {
+        self.is_lost() && self.has(LATER)
     }
 
     fn has(self, bit: u8) -> bool {
@@ -142,7 +154,7 @@ pub(crate) struct Written {
     /// The first message of each connection of a producer: producer and sequence.
     connections: Vec<(u32, u64)>,
     consumer_lost: bool,
-    counts: [u64; 8],
+    counts: [u64; 9],
     damage: [[u64; 2]; 3],
 }
 
@@ -154,6 +166,7 @@ struct Counts {
     unknown: AtomicU64,
     failed: AtomicU64,
     delivered: AtomicU64,
+    consumed: AtomicU64,
     redelivered: AtomicU64,
     torn: AtomicU64,
     foreign: AtomicU64,
@@ -164,9 +177,10 @@ struct Counts {
 
 impl Counts {
     /// All of them, the number of rounds first.
-    fn all(&self) -> [&AtomicU64; 8] {
-        let Self { rounds, published, unknown, failed, delivered, redelivered, torn, foreign, .. } = self;
-        [rounds, published, unknown, failed, delivered, redelivered, torn, foreign]
+    fn all(&self) -> [&AtomicU64; 9] {
+        let Self { rounds, published, unknown, failed, delivered, consumed, .. } = self;
+        let Self { redelivered, torn, foreign, .. } = self;
+        [rounds, published, unknown, failed, delivered, consumed, redelivered, torn, foreign]
     }
 
     fn damage(&self) -> [&Damage; 3] {
@@ -243,9 +257,10 @@ impl Ledger {
     }
 
     /// How long before the next crash the oldest of the lost messages was sent, at most; none if that is not known, as of
-    /// the backlog.
+    /// the backlog and of what outlived that crash.
     pub(crate) fn oldest_lost(&self) -> Option<Duration> {
-        if self.loaded.iter().any(|byte| Entry(byte.load(Relaxed)).is_lost()) {
+        let is_lost = |byte: &AtomicU8| Entry(byte.load(Relaxed)).is_lost();
+        if self.loaded.iter().any(is_lost) || self.entries().any(Entry::was_lost_later) {
             return None;
         }
         let is_lost = |round: &u64| {
@@ -327,12 +342,11 @@ impl Ledger {
         let life = self.lives.now();
         let later = if life > Life::FIRST && life.lasts(life) { LATER } else { 0 };
         let before = change(byte, |Entry(entry)| {
-            let entry = entry | later;
-            let more = if entry & DELIVERIES == DELIVERIES { entry } else { entry + DELIVERY };
+            let delivered = entry | later | DELIVERED;
             match (fresh, Entry(entry).has(FRESH)) {
-                (true, true) => more | COUNTED,
-                (true, false) => more | FRESH,
-                (false, _) => more,
+                (true, true) => delivered | COUNTED,
+                (true, false) => delivered | FRESH,
+                (false, _) => delivered,
             }
         });
         let first = !before.was_delivered();
@@ -346,24 +360,38 @@ impl Ledger {
         flagged.map_or(first, |again| !again && !before.has(FRESH))
     }
 
-    /// Records the acknowledgement of messages that a consumer held. A store that does not answer it has promised
-    /// nothing.
-    pub(crate) fn acknowledged(&self, held: impl Iterator<Item = Id>, how: AckAnswer) {
-        if how == AckAnswer::Answered {
-            held.for_each(|id| self.settled(id));
+    /// Records that a consumer has sent an acknowledgement of messages that it was handed, or was handed them without
+    /// any: the store need not hand them out again. Where it has answered, it must not do so, nor answer another
+    /// acknowledgement of them. A delivery by itself proves nothing, because it may be recorded late.
+    pub(crate) fn acknowledged(&self, handed: impl IntoIterator<Item = Id>, how: AckAnswer) {
+        for id in handed {
+            match how {
+                AckAnswer::Answered => self.settled(id),
+                AckAnswer::Sent => self.consumed(id),
+            }
         }
     }
 
-    /// Records that the store has answered the acknowledgement of a delivered message: it must not come again, nor
-    /// be acknowledged again. A delivery by itself proves nothing, because it may be recorded late.
-    pub(crate) fn settled(&self, id: Id) {
+    /// Counts a message as consumed, unless it was so `before`.
+    fn count_consumed(&self, before: Entry) {
+        if !before.has(CONSUMED) {
+            self.counts.consumed.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn consumed(&self, id: Id) {
+        if let Some(byte) = self.known(id) {
+            self.count_consumed(change(byte, |Entry(entry)| entry | CONSUMED));
+        }
+    }
+
+    fn settled(&self, id: Id) {
         let Some(byte) = self.known(id) else { return };
-        let before = change(
-            byte,
-            |Entry(entry)| {
-                if Entry(entry).has(SETTLED) { entry & !COUNTED } else { entry | SETTLED }
-            },
-        );
+        let before = change(byte, |Entry(entry)| {
+            let entry = entry | CONSUMED;
+            if Entry(entry).has(SETTLED) { entry & !COUNTED } else { entry | SETTLED }
+        });
+        self.count_consumed(before);
         if before.has(SETTLED) && !before.has(COUNTED) {
             self.counts.duplicated.add(self.is_of_this_life(id));
         }
@@ -410,7 +438,16 @@ impl Ledger {
         id.producer == LOADED || self.part.has(id.producer as usize)
     }
 
-    /// Messages that were published and not yet consumed.
+    /// Messages whose publishing was acknowledged and which no consumer has acknowledged: those that the store must keep.
+    /// Of what clients of other processes hold nothing is known here: it is not counted.
+    pub(crate) fn outstanding(&self) -> u64 {
+        let Counts { published, consumed, .. } = &self.counts;
+        let elsewhere = self.elsewhere();
+        (published.load(Relaxed) + elsewhere.published)
+            .saturating_sub(consumed.load(Relaxed) + elsewhere.delivered)
+    }
+
+    /// Messages that were published and not yet delivered.
     pub(crate) fn depth(&self) -> u64 {
         let (Tally { published, delivered }, elsewhere) = (self.tally(), self.elsewhere());
         (published + elsewhere.published).saturating_sub(delivered + elsewhere.delivered)
@@ -507,15 +544,13 @@ impl Ledger {
     /// Adds what another process knows of a message. It was delivered again if both know of a delivery; that is not
     /// allowed if both had the flag that it was the first, or if the acknowledgements of both were answered.
     fn merge_entry(&self, mine: &AtomicU8, theirs: Entry) {
-        let before = change(mine, |Entry(mine)| {
-            let deliveries = ((mine & DELIVERIES) + (theirs.0 & DELIVERIES)).min(DELIVERIES);
-            (mine | theirs.0) & !DELIVERIES | deliveries
-        });
+        let before = change(mine, |Entry(mine)| mine | theirs.0);
         if !(before.was_delivered() && theirs.was_delivered()) {
             return;
         }
         let twice = |bit| before.has(bit) && theirs.has(bit);
         self.counts.delivered.fetch_sub(1, Relaxed);
+        self.counts.consumed.fetch_sub(u64::from(twice(CONSUMED)), Relaxed);
         if twice(FRESH) || twice(SETTLED) {
             // nobody knows in which lives of the server
             self.counts.duplicated.add(false);
@@ -569,7 +604,7 @@ impl Ledger {
     pub(crate) fn holes(&self) -> Option<u64> {
         let before = self.before_crash.get()?;
         let (now, connections) = (self.lives.now(), self.connections().0);
-        if now == Life::FIRST || !now.lasts(now) {
+        if now == Life::FIRST || !now.lasts(now) || self.entries().any(Entry::was_lost_later) {
             return None;
         }
         let mut holes = holes_in(self.loaded.iter());
@@ -678,7 +713,7 @@ mod tests {
                 match *event {
                     Event::Completion => ledger.published(id, how),
                     Event::Delivered(flagged) => _ = ledger.delivered(id, flagged),
-                    Event::AckAnswer => ledger.settled(id),
+                    Event::AckAnswer => ledger.acknowledged([id], AckAnswer::Answered),
                 }
             }
             let count = |wanted: &[Event]| told.iter().filter(|event| wanted.contains(event)).count() as u64;
@@ -689,6 +724,9 @@ mod tests {
                 ledger.entries().filter(|entry| entry.published() != PublishState::Never).collect();
             prop_assert_eq!(entries.len(), 1);
             prop_assert_eq!((entries[0].published(), entries[0].was_delivered()), (how, delivered > 0));
+            prop_assert_eq!(entries[0].is_lost(), how == PublishState::Ok && settled == 0);
+            prop_assert_eq!(entries[0].was_lost_in_hand(), entries[0].is_lost() && delivered > 0);
+            prop_assert_eq!(ledger.outstanding(), u64::from(entries[0].is_lost()));
             let totals = ledger.totals();
             let ended = [PublishState::Sent, PublishState::Ok, PublishState::Failed].map(|each| u64::from(each == how));
             prop_assert_eq!([totals.unknown, totals.published, totals.failed], ended);

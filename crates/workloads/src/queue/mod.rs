@@ -1,12 +1,12 @@
 //! Queues: messages that producers publish and consumers take.
 //!
 //! Each message carries its id (producer and sequence), the time at which it was sent, and a checksum over all of
-//! it. The ledger keeps a byte for each message: how its publishing ended, how often it was delivered, and whether
-//! the store has answered its acknowledgement.
+//! it. The ledger keeps a byte for each message: how its publishing ended, whether it was delivered, and whether a
+//! consumer has acknowledged it, and the store has answered that.
 //!
 //! | finding | proves that |
 //! | --- | --- |
-//! | lost | a message whose publishing was acknowledged was never delivered, although the queue is empty |
+//! | lost | a message whose publishing was acknowledged was never consumed, although the queue is empty: it was never delivered, or each consumer that it was delivered to was lost before it had sent an acknowledgement |
 //! | duplicated | a message came again and the store answered its acknowledgement a second time, or it came again without the store's flag that it may have come before, where the store has such a flag |
 //! | phantom | a message was delivered that no producer of the trial sent, or that was proved not to have been published |
 //! | torn | a message was delivered whose checksum or length is wrong |
@@ -35,7 +35,7 @@ mod workload;
 const NAME: &str = "queue";
 
 pub use adapter::{MessageNumbers, POLL, poll};
-pub use audit::{HOLES, audit};
+pub use audit::{HOLES, IN_HAND, audit};
 pub(crate) use client::task;
 pub use client::{OPERATIONS, SPANS, Scenario};
 pub use delivery::{Ack, Consume, Delivery, QueueKind};

@@ -244,6 +244,10 @@ impl WorkloadTrial for QueueTrial {
         self.scenario.ledger.depth()
     }
 
+    fn outstanding(&self) -> Option<u64> {
+        Some(self.scenario.ledger.outstanding())
+    }
+
     fn load<'a>(
         &'a self,
         store: &'a dyn Store,

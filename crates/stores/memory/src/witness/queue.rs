@@ -21,6 +21,8 @@ struct Account {
     sent: (u64, u64),
     published: Option<bool>,
     deliveries: u64,
+    /// Whether a consumer sent an acknowledgement of it, or took it where none is asked for.
+    consumed: bool,
     /// Deliveries that the store flagged as the first.
     fresh: u64,
     /// Acknowledgements of this message that the store confirmed.
@@ -82,6 +84,15 @@ impl Queue {
         }
     }
 
+    /// Notes that a consumer is about to acknowledge messages that it has taken, or need not do so.
+    pub(crate) fn acknowledging(&mut self, taken: &[Vec<u8>]) {
+        for body in taken {
+            if let Some(account) = self.accounts.get_mut(body) {
+                account.consumed = true;
+            }
+        }
+    }
+
     /// Notes that the store confirmed the acknowledgement of a message.
     pub(crate) fn answered(&mut self, body: &[u8]) {
         if let Some(account) = self.accounts.get_mut(body) {
@@ -102,7 +113,7 @@ impl Queue {
     /// The number of violations that an audit must see; only meaningful once the queue is empty.
     pub(crate) fn shown(&self) -> u64 {
         let wrong = |account: &&Account| {
-            let lost = account.published == Some(true) && account.deliveries == 0;
+            let lost = account.published == Some(true) && !account.consumed;
             let made_up = account.published == Some(false) && account.deliveries > 0;
             lost || made_up || account.fresh > 1 || account.answers > 1
         };
