@@ -25,6 +25,7 @@ pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
         return capacity::conclusion::conclusion(result, names);
     }
     let mut lines = vec![verdicts(result, names)];
+    lines.extend(failing(result, names));
     lines.extend(fastest(result, names));
     lines.join("\n")
 }
@@ -86,11 +87,23 @@ fn listed(cells: &[&CellResult], names: &Names) -> String {
     shown.join("; ") + &more
 }
 
+/// Those cells that hold and whose rate is void, because too many of their operations ended in errors.
+fn failing(result: &RunResult, names: &Names) -> Option<String> {
+    let held = result.cells.iter().filter(|cell| cell.verdict() == Verdict::Holds);
+    let of_cell = |cell: &CellResult| Some(format!("{}, {}", names.cell(cell), cell.too_many_errors()?));
+    let all: Vec<String> = held.filter_map(of_cell).collect();
+    let shown = all.get(..NAMED).unwrap_or(&all).join("; ");
+    let more = all.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    (!all.is_empty()).then(|| format!("Void, because too many operations ended in errors: {shown}{more}."))
+}
+
 /// For each group of cells that do the same work, the fastest one that promised to hold and did. Cells of different
 /// durability levels, rates and parameters do different work and are not compared with each other.
 fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     let mut groups: BTreeMap<String, Vec<&CellResult>> = BTreeMap::new();
-    let held = result.cells.iter().filter(|cell| cell.is_promised() && cell.verdict() == Verdict::Holds);
+    let holds = |cell: &&CellResult| cell.is_promised() && cell.verdict() == Verdict::Holds;
+    let held = result.cells.iter().filter(holds).filter(|cell| cell.is_serving());
     for cell in held {
         groups.entry(group(result, cell, names)).or_default().push(cell);
     }

@@ -12,6 +12,7 @@ pub mod compare;
 mod conclusion;
 mod csv;
 pub mod dimensions;
+mod errors;
 mod figure;
 #[cfg(test)]
 mod garbled;

@@ -180,7 +180,7 @@ impl Priced {
 impl RunResult {
     /// Prices every guarantee of every cell that held, where the grid has the same cell without the guarantee. The
     /// figures of a cell that did not hold are void, and so are those of a baseline that was promised to hold and did
-    /// not.
+    /// not; and those of a cell in which too many operations ended in errors.
     ///
     /// # Errors
     /// A histogram that cannot be read.
@@ -205,7 +205,7 @@ impl RunResult {
     pub(crate) fn price_of_faults(&self, cell: &CellResult) -> Option<Ratio> {
         let is_base = |other: &&CellResult| other.faults.is_none() && cell.same_but(other, &[FAULT]);
         let base = self.cells.iter().find(is_base).filter(|_| !cell.faults.is_none())?;
-        if [cell, base].iter().any(|cell| cell.verdict() != Verdict::Holds) {
+        if [cell, base].iter().any(|cell| cell.verdict() != Verdict::Holds || !cell.is_serving()) {
             return None;
         }
         let twin = |trial: &TrialResult| base.trials.iter().find(|other| other.turn() == trial.turn());
@@ -218,7 +218,7 @@ impl RunResult {
 
     fn price_of(&self, guarantee: Priceable, with: usize, figures: &[Vec<Priced>]) -> Option<Price> {
         let cell = &self.cells[with];
-        if cell.verdict() != Verdict::Holds {
+        if cell.verdict() != Verdict::Holds || !cell.is_serving() {
             return None;
         }
         let twins = self.cells.iter().enumerate().filter(|(_, other)| guarantee.is_without(other, cell));
@@ -226,8 +226,8 @@ impl RunResult {
         if base.breaks_promise() || (base.is_promised() && base.verdict() != Verdict::Holds) {
             return None;
         }
-        // a store that has lost its data does other work than one that has them
-        if base.lost_acknowledged() {
+        // a store that has lost its data, or serves few, does other work than one at work
+        if base.lost_acknowledged() || !base.is_serving() {
             return None;
         }
         let turns = || {

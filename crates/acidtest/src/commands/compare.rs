@@ -20,7 +20,7 @@ Examples:
       a gate: exit status 6 if the ratio B / A is shown to lie beyond a bound
 
 NAME is store, address, lock, durability, tls, clients, rate (a number, or closed) or a parameter of the workload.
-FIGURE is throughput, p50, p95, p99, p99.9, max, client_cpu or server_cpu, over all operations together, or of
+FIGURE is throughput, p50, p95, p99, p99.9, max, client_cpu, server_cpu or errors, over all operations together, or of
 one: OPERATION:FIGURE. So are the times of a queue's delivery: delivery:p99.";
 
 /// Holds cells of one result, or of two, against each other.

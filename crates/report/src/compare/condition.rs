@@ -44,8 +44,8 @@ impl FromStr for Condition {
         let figure: Figure = figure.trim().parse().map_err(|error: String| wrong(&error))?;
         let bound = bound.parse::<f64>().ok().filter(|bound| bound.is_finite() && *bound > 0.0);
         let bound = bound.ok_or_else(|| wrong("the bound must be a number above 0"))?;
-        if operation.is_some() && figure.is_cost() {
-            return Err(wrong("CPU is known of all operations together only"));
+        if operation.is_some() && figure.is_of_all() {
+            return Err(wrong("CPU and errors are known of all operations together only"));
         }
         Ok(Self {
             operation: operation.map(str::to_owned),
@@ -137,6 +137,13 @@ fn ruling(pair: &Pair, condition: &Condition, by: Judge) -> (Ruling, Option<crat
         .figures
         .iter()
         .find(|each| each.operation == condition.operation && each.figure == condition.figure);
+    if condition.figure == Figure::Errors && figure.is_none() {
+        // a figure of which neither side has any
+        return (if condition.above { Ruling::Passed } else { not("neither A nor B had errors") }, None);
+    }
+    if condition.figure == Figure::Errors && figure.is_some_and(|figure| figure.ratio.is_none()) {
+        return (not("A or B had no errors in some trial, so that there is no ratio of them"), None);
+    }
     let Some(ratio) = figure.and_then(|figure| figure.ratio) else {
         return (not("A or B has no such figure, or not in every trial"), None);
     };

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::{
-    CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram, result::Turn,
+    CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram,
+    result::Turn, tables::percent,
 };
 
 /// A figure of a trial that two cells are compared by.
@@ -29,11 +30,13 @@ pub enum Figure {
     ClientCpu,
     /// CPU time of the server's processes for each acknowledged operation, in nanoseconds.
     ServerCpu,
+    /// Share of operations that failed or were not answered, from 0 to 1.
+    Errors,
 }
 
 impl Figure {
     /// All figures, in the order in which reports show them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Throughput,
         Self::P50,
         Self::P95,
@@ -42,6 +45,7 @@ impl Figure {
         Self::Max,
         Self::ClientCpu,
         Self::ServerCpu,
+        Self::Errors,
     ];
 
     /// The figure's name, in conditions and in JSON.
@@ -56,15 +60,17 @@ impl Figure {
             Self::Max => "max",
             Self::ClientCpu => "client_cpu",
             Self::ServerCpu => "server_cpu",
+            Self::Errors => "errors",
         }
     }
 
-    /// The unit of the figure's values: `operations/s`, `ns`, or `ns of CPU/operation`.
+    /// The unit of the figure's values: `operations/s`, `ns`, `ns of CPU/operation`, or `of all operations`.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
             Self::Throughput => "operations/s",
             Self::ClientCpu | Self::ServerCpu => "ns of CPU/operation",
+            Self::Errors => "of all operations",
             _ => "ns",
         }
     }
@@ -73,13 +79,18 @@ impl Figure {
         self == Self::Throughput
     }
 
-    pub(super) fn is_cost(self) -> bool {
-        matches!(self, Self::ClientCpu | Self::ServerCpu)
+    /// Whether it is known of all operations together only.
+    pub(super) fn is_of_all(self) -> bool {
+        matches!(self, Self::ClientCpu | Self::ServerCpu | Self::Errors)
     }
 
     /// The value with its unit, rounded for readers.
     pub(super) fn shown(self, value: f64) -> String {
-        if self == Self::Throughput { crate::rate(value) } else { crate::nanoseconds(value) }
+        match self {
+            Self::Throughput => crate::rate(value),
+            Self::Errors => percent(value),
+            _ => crate::nanoseconds(value),
+        }
     }
 
     fn of_times(self, times: &LatencyFigures) -> Option<f64> {
@@ -127,6 +138,7 @@ pub(super) struct TrialFigures {
     times: Option<LatencyFigures>,
     client: Option<f64>,
     server: Option<f64>,
+    errors: Option<f64>,
     operations: Vec<OperationFigures>,
     spans: Vec<SpanFigures>,
 }
@@ -139,6 +151,7 @@ impl TrialFigures {
                 Figure::Throughput => Some(self.throughput),
                 Figure::ClientCpu => self.client,
                 Figure::ServerCpu => self.server,
+                Figure::Errors => self.errors,
                 _ => figure.of_times(self.times.as_ref()?),
             },
             Some(name) => match self.operations.iter().find(|operation| operation.name == name) {
@@ -164,6 +177,7 @@ fn of_trial(trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
         times: LatencyFigures::merged(trial.counted_operations().filter_map(OperationFigures::ok))?,
         client: each(trial.resources.client.cpu_seconds),
         server: trial.resources.server.as_ref().and_then(|server| each(server.cpu_seconds)),
+        errors: trial.errors(),
         operations: trial.operations.clone(),
         spans: trial.spans.clone(),
     })

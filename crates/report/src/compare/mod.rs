@@ -228,8 +228,7 @@ fn pair(a: &CellResult, b: &CellResult, names: &Names, paired: bool) -> Result<P
     let mut compared = Vec::new();
     for operation in operations {
         for figure in Figure::ALL {
-            // CPU time is measured of the whole trial, not of each operation
-            if operation.is_none() || !figure.is_cost() {
+            if operation.is_none() || !figure.is_of_all() {
                 let of = (&of_a[..], &of_b[..]);
                 compared.extend(one(of, operation.as_deref(), figure, paired, void.is_some()));
             }
@@ -258,6 +257,10 @@ fn void(a: &CellResult, b: &CellResult) -> Option<String> {
         _ if b.whole_trials().next().is_none() => Some("every trial of B was cut short".to_owned()),
         _ if a.whole_trials().next().is_none() => Some("every trial of A was cut short".to_owned()),
         (_, verdict) if verdict != Verdict::Holds => Some(format!("B's verdict is {verdict}")),
+        _ if !(a.is_serving() && b.is_serving()) => {
+            let of = |name: &str, cell: &CellResult| Some(format!("{name} had {}", cell.too_many_errors()?));
+            Some([of("A", a), of("B", b)].into_iter().flatten().collect::<Vec<_>>().join(", "))
+        }
         (verdict, _) if a.breaks_promise() || (verdict != Verdict::Holds && a.is_promised()) => {
             Some(format!("A promised to hold and its verdict is {verdict}"))
         }
@@ -282,7 +285,7 @@ fn one(
     let all = a.len() + b.len();
     let (a, b) = (of(a), of(b));
     // trials that have no such time must not vanish from the ratio
-    let is_missing = !figure.is_cost() && a.len() + b.len() < all;
+    let is_missing = !figure.is_of_all() && a.len() + b.len() < all;
     if a.iter().chain(&b).all(|(_, value)| *value <= 0.0) {
         return None;
     }

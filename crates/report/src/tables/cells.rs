@@ -38,6 +38,9 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     let strikes =
         result.cells.iter().any(|cell| cell.trials.iter().any(|trial| !trial.injections.is_empty()));
     others.extend(strikes.then_some(("longest outage", High)));
+    let voids = result.cells.iter().any(|cell| !cell.is_serving());
+    let fail = result.cells.iter().any(|cell| cell.errors().is_some_and(|errors| errors > 0.0));
+    others.extend(fail.then_some(("errors", if voids { Needed } else { Middle })));
     others.extend([("refused", Low), ("conflicts", Low), ("retries", Low)]);
     let mut table = columns.table(others);
     for cell in &result.cells {
@@ -52,6 +55,7 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
         row.extend(lock.map(|lock| Entry::right(price(result, cell, lock))));
         row.extend(own.of_cell(cell).into_iter().map(Entry::right));
         row.extend(strikes.then(|| Entry::right(longest_outage(cell))));
+        row.extend(fail.then(|| Entry::right(cell.errors().map_or_else(|| NOT_THERE.to_owned(), errors))));
         row.push(totals(&|operation| operation.refusals));
         row.push(totals(&|operation| operation.conflicts));
         row.push(totals(&|operation| operation.retries));
@@ -232,9 +236,15 @@ fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> String {
     }
 }
 
-/// The reason why there is no price although there is a baseline: a cell whose guarantee broke has no valid figures.
+/// A share of errors: one that is not 0 is not shown as if it were.
+fn errors(share: f64) -> String {
+    if share > 0.0 && share < 0.0005 { "< 0.1 %".to_owned() } else { percent(share) }
+}
+
+/// The reason why there is no price although there is a baseline: a cell whose guarantee broke, or in which too many operations
+/// ended in errors, has no valid figures.
 pub(crate) fn unpriced(cell: &CellResult) -> String {
-    let void = !cell.trials.is_empty() && cell.verdict() != Verdict::Holds;
+    let void = !cell.trials.is_empty() && (cell.verdict() != Verdict::Holds || !cell.is_serving());
     if void { "void" } else { NOT_THERE }.to_owned()
 }
 
