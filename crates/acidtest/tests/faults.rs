@@ -165,12 +165,22 @@ fn manifest(bench: &Bench) -> Option<PathBuf> {
         .find(|path| path.extension().is_some_and(|end| end == "manifest"))
 }
 
-/// A server that cannot start again costs its trial, with the last lines of its log; the other cells go on.
+/// A server that cannot start again costs its trial, with the last lines of its log; the other cells go on. If it says that its
+/// data is damaged, what it acknowledged is lost.
 #[test]
 fn a_server_that_does_not_come_back_costs_its_trial() {
     if !wanted("redis") {
         return;
     }
+    let unreadable = |manifest: PathBuf| fs::write(manifest, "no manifest").unwrap();
+    does_not_come_back(unreadable, 4, "broken: unreadable 1 store");
+    let forbidden = |manifest| fs::set_permissions(manifest, std::os::unix::fs::PermissionsExt::from_mode(0));
+    does_not_come_back(|manifest| forbidden(manifest).unwrap(), 5, "unknown");
+}
+
+/// Does this to the files of a server that was killed, so that it does not start again, and looks at how the run ends and what
+/// is said of the trial.
+fn does_not_come_back(hinder: impl Fn(PathBuf), code: i32, says: &str) {
     let bench = Bench::new();
     let words = ["run", "inventory", "--store", "redis", "--fault", "none,kill@1500ms:1500ms"];
     let more = ["--trials", "2", "--warmup", "0s", "--duration", "5s", "--seed", "3"];
@@ -182,13 +192,15 @@ fn a_server_that_does_not_come_back_costs_its_trial() {
     until("the server is there", || server().is_some_and(|line| line.contains(" · process ")));
     // the trial with the fault may be the second one
     until("the server is killed", || server().is_some_and(|line| line.contains("not running")));
-    fs::write(manifest(&bench).unwrap(), "no manifest").unwrap();
-    let ended = wait(child).expect(5);
+    hinder(manifest(&bench).unwrap());
+    let ended = wait(child).expect(code);
+    assert!(ended.stdout.contains(says), "{}", ended.stdout);
     let result = bench.result();
     for cell in cells(&result) {
         let is_hit = cell["faults"].is_string();
         assert_eq!(cell["trials"].as_array().unwrap().len(), 2, "the run goes on: {}", ended.stdout);
-        assert_eq!(verdict(cell), if is_hit { "unknown" } else { "holds" }, "{}", ended.stdout);
+        let expected = says.split(':').next().unwrap();
+        assert_eq!(verdict(cell), if is_hit { expected } else { "holds" }, "{}", ended.stdout);
         if is_hit {
             let stopped = &trial(cell)["stopped"];
             assert_eq!(stopped["reason"], "server gone", "{stopped}");

@@ -139,6 +139,16 @@ impl Member {
         log_tail(&self.folder, lines)
     }
 
+    /// The line of its log in which the server says that it cannot read its own data; none if it does not, or if its disk was
+    /// full, which leaves files unfinished that were whole.
+    #[must_use]
+    pub fn damage(&self) -> Option<String> {
+        let kind = kinds::find_member(&self.record.store).ok()?;
+        let log = self.log_tail(usize::MAX);
+        let says = |words: &[&str]| log.iter().find(|line| words.iter().any(|each| line.contains(each)));
+        says(kind.damaged).filter(|_| says(&DISK_FULL).is_none()).cloned()
+    }
+
     /// Kills every process of the server at once, as a crash would. Its data stays.
     pub fn kill(&mut self) -> Result<(), LabError> {
         // first the process that would start others again; it may have ended already

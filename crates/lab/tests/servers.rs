@@ -153,6 +153,10 @@ fn life_of(store: &str) {
         await_answer(&mut server);
         assert_eq!(server.ended(), None);
         assert_eq!(server.address(), &address);
+        assert_eq!(server.damage(), None, "a kill alone does no damage");
+        if durability == Durability::Disk {
+            says_that_its_data_is_damaged(store, &mut server);
+        }
 
         server.stop().unwrap();
         assert_eq!(processes_of(&folder), Vec::<u32>::new());
@@ -160,6 +164,41 @@ fn life_of(store: &str) {
         assert!(TcpStream::connect(socket(&address)).is_err());
     }
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// A file without which a server cannot read its data; none where it would come up all the same.
+fn needed_file(store: &str) -> Option<&'static str> {
+    match store {
+        "postgres" => Some("pg_wal/000000010000000000000001"),
+        "mariadb" => Some("/ib_logfile0"),
+        "redis" => Some("/appendonly.aof.manifest"),
+        "tarantool" => Some(".snap"),
+        _ => None,
+    }
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+fn says_that_its_data_is_damaged(store: &str, server: &mut Server) {
+    let Some(needed) = needed_file(store) else { return };
+    // it may listen before it has made all of its files
+    let found =
+        || files_below(server.folder()).into_iter().find(|file| file.to_str().unwrap().ends_with(needed));
+    until("the file is there", || found().is_some());
+    let file = found().unwrap();
+    server.kill().unwrap();
+    let length = fs::metadata(&file).unwrap().len().min(16 << 20);
+    let mut opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
+    opened.write_all(&vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
+    // it may end while it is waited for, or only later
+    let _ = server.restart();
+    until("the server gives up", || server.ended().is_some());
+    let said = server.damage();
+    assert!(said.is_some(), "{store}: {:#?}", server.log_tail(40));
+    eprintln!("{store}: {}", said.unwrap());
 }
 
 #[test]

@@ -292,16 +292,42 @@ impl Instance {
             if self.services.revive(role) {
                 return None;
             }
-            let log = self.member(role)?.log_tail(LOG_LINES);
-            Some(LostMember { how: lost(role, &how), log })
+            Some(self.lost_member(role, &how))
         })
     }
 
     /// The member with this role as lost, because it does not answer.
     pub(crate) fn silent(&mut self, role: Role) -> LostMember {
+        self.lost_member(role, "did not answer again after it was started anew")
+    }
+
+    fn lost_member(&mut self, role: Role, how: &str) -> LostMember {
         // a server of the user's own has no log here
         let log = self.member(role).map_or_else(Vec::new, |member| member.log_tail(LOG_LINES));
-        LostMember { how: lost(role, "did not answer again after it was started anew"), log }
+        LostMember { role, how: lost(role, how), log, damage: None }
+    }
+
+    /// Starts the store's own server a second time, which did not come up again after a fault: what kept it from that may have
+    /// been there only then. If it does not come up either, it is lost, and its log may say that its data is damaged. `None`
+    /// if it answers.
+    pub(crate) async fn start_once_more(
+        &mut self,
+        lost: LostMember,
+        interrupt: &Interrupt,
+    ) -> Option<LostMember> {
+        let way = self.way();
+        let options = OpenOptions { durability: way.durability, locks: way.locks.as_ref() };
+        let Some(servers) = self.private.servers.as_mut() else { return Some(lost) };
+        let Some(member) = servers.member_mut(lost.role) else { return Some(lost) };
+        // one that does not even start ends, and is found so
+        let _ = member.restart();
+        match first_answer(servers, lost.role, &way.target, &way.address, options, interrupt).await {
+            Ok(_) => None,
+            Err(_) => {
+                let damage = servers.member(lost.role).and_then(Member::damage);
+                Some(LostMember { damage, ..lost })
+            }
+        }
     }
 
     /// Removes the namespaces, unless they are to be kept, and stops every process that was started; a failure of one
@@ -381,6 +407,10 @@ pub(crate) struct LostMember {
     pub(crate) how: String,
     /// The last lines of its log.
     pub(crate) log: Vec<String>,
+    /// The role that it has.
+    pub(crate) role: Role,
+    /// What it says of its own data: that they are damaged; none if it does not.
+    pub(crate) damage: Option<String>,
 }
 
 /// Starts those members that are private servers, as one deployment.

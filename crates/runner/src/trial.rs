@@ -303,6 +303,9 @@ impl<'a> TrialRun<'a> {
             // the ledger by itself may prove something
             Err(cause) => self.trial.audit(Err(unreadable(cause)), &self.hosted.place).await,
         };
+        if let Some(damage) = driven.lost.as_ref().and_then(|lost| lost.damage.as_ref()) {
+            audited.audit.unreadable(damage);
+        }
         doubt_if_idle(&mut audited, &driven.measurement);
         audited
     }

@@ -234,7 +234,13 @@ pub(crate) async fn drive(
     if lost.is_none() && matches!(measurement.stopped, Some(Stop::ServerGone(_))) {
         lost = instance.lost(|_| false);
     }
-    Ok(Driven { measurement, resources, injected, crashed, lost: lost.or(silent), gauge: gauge.figures })
+    let lost = match lost.or(silent) {
+        Some(lost) if crashed && lost.role == Role::Server => {
+            instance.start_once_more(lost, watcher.interrupt).await
+        }
+        lost => lost,
+    };
+    Ok(Driven { measurement, resources, injected, crashed, lost, gauge: gauge.figures })
 }
 
 /// Samples the servers that the lab started, whether for this run or to be kept.

@@ -137,6 +137,14 @@ impl Audit {
         Self { verdict, reason: doubt, findings, evidence: evidence.into_iter().map(figure).collect() }
     }
 
+    /// Adds that the server came up no more, because it cannot read its own data, in these words of its log: all that was
+    /// acknowledged is lost, and no proof against a lock.
+    pub fn unreadable(&mut self, words: &str) {
+        self.verdict = Verdict::Broken;
+        self.reason = Some(format!("the server does not come up any more: {words}"));
+        self.findings.push(Finding::new("unreadable", 1, "stores", DURABILITY));
+    }
+
     /// The audit of a trial that could not be audited.
     #[must_use]
     pub fn unknown(reason: impl Into<String>) -> Self {
@@ -276,6 +284,17 @@ mod tests {
         let mut crossed = audit(10, 0, 0);
         crossed.across_crash(&[LOCK.name]);
         assert_eq!((of(&crossed, LOCK), of(&crossed, DURABILITY)), (17, 4));
+    }
+
+    #[test]
+    fn data_that_its_own_server_cannot_read_is_lost() {
+        let mut audit = Audit::unknown("no answer");
+        audit.unreadable("XlogError: tx checksum mismatch");
+        assert_eq!(audit.to_string(), "broken: unreadable 1 store");
+        assert!(
+            audit.reason.as_ref().is_some_and(|reason| reason.ends_with("XlogError: tx checksum mismatch"))
+        );
+        assert!(audit.breaks_promise(&[LOCK.name]) && !audit.breaks_promise(&[DURABILITY.name]));
     }
 
     #[test]

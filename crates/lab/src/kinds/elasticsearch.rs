@@ -35,6 +35,7 @@ pub(super) static KIND: Kind = Kind {
     init,
     run,
     sweep: None,
+    damaged: &[],
 };
 
 /// How the proxy is told what to do, how this becomes the server, and the server's own port behind the proxy.

@@ -28,6 +28,7 @@ pub(super) static KIND: Kind = Kind {
     init,
     run,
     sweep: None,
+    damaged: &["Invalid log header checksum", "Unable to apply log to corrupted page"],
 };
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {

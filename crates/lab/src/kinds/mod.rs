@@ -77,6 +77,9 @@ pub(crate) struct Kind {
     /// The command that frees what a killed server leaves in the kernel, outside its folder; none for a server that
     /// leaves nothing.
     pub(crate) sweep: Option<fn(&Site) -> Option<Invocation>>,
+    /// Words in its log by which a server that does not come up says that it cannot read its own data: each was seen when
+    /// its files were damaged by hand, on the version of this machine's package.
+    pub(crate) damaged: &'static [&'static str],
 }
 
 /// How to treat a server that its makers start by a script.
@@ -131,6 +134,7 @@ const fn ours(
         init,
         run,
         sweep: None,
+        damaged: &[],
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) static KIND: Kind = Kind {
     init,
     run,
     sweep: None,
+    damaged: &[],
 };
 
 /// By default `root` may log in through the socket file alone, which no client here uses.

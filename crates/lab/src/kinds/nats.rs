@@ -26,6 +26,7 @@ pub(super) static KIND: Kind = Kind {
     init: no_init,
     run,
     sweep: None,
+    damaged: &[],
 };
 
 fn run(site: &Site) -> Invocation {

@@ -29,6 +29,10 @@ pub(super) static KIND: Kind = Kind {
     init,
     run,
     sweep: Some(sweep),
+    damaged: &[
+        "could not locate a valid checkpoint record",
+        "The database cluster was initialized with PG_CONTROL_VERSION",
+    ],
 };
 
 /// The folders of Debian's packages: each major version has its own, none is on `PATH`; newest first.

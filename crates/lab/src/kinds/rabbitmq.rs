@@ -39,6 +39,7 @@ pub(super) static KIND: Kind = Kind {
     init,
     run,
     sweep: None,
+    damaged: &[],
 };
 
 const SCRIPT: &str = "rabbitmq.sh";

@@ -24,6 +24,11 @@ pub(super) static KIND: Kind = Kind {
     init: no_init,
     run,
     sweep: None,
+    damaged: &[
+        "Bad file format reading the append only file",
+        "Unable to obtain the AOF file",
+        "FATAL AOF MANIFEST FILE ERROR",
+    ],
 };
 
 fn run(site: &Site) -> Invocation {

@@ -26,6 +26,7 @@ pub(super) static KIND: Kind = Kind {
     init,
     run,
     sweep: None,
+    damaged: &["XlogError"],
 };
 
 const SCRIPT: &str = "init.lua";
