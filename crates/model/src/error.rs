@@ -26,10 +26,11 @@ pub enum StoreError {
         /// The store's address, without a password.
         address: String,
     },
-    /// The namespace holds what no run of acidtest has made.
+    /// The namespace bears no mark of a run: it is somebody else's, or a killed run has left it half made.
     #[error(
-        "{namespace} is there at {address}, and no run of acidtest has made it\n  \
-         remedy: choose another with --namespace, or drop it yourself; acidtest removes only what bears the mark of a run"
+        "{namespace} is there at {address}, without the mark of a run of acidtest\n  \
+         remedy: choose another with --namespace, or drop it yourself; acidtest removes only what bears the mark of a run \
+         (`acidtest lab down` also what a killed run has left half made)"
     )]
     Foreign {
         /// The namespace in the store's own words (`schema "public"`).

@@ -554,14 +554,25 @@ async fn free_namespace(
     namespace: &str,
     replace: bool,
 ) -> Result<(), Failure> {
-    let (named, address) = (format!("namespace \"{namespace}\""), target.shown());
-    match within(PATIENCE, "looking for the namespace", store.owner(namespace)).await? {
-        Owner::Nobody => Ok(()),
-        Owner::Stranger => Err(StoreError::Foreign { namespace: named, address }.into()),
-        Owner::Run(_) | Owner::Empty if replace => {
-            Ok(within(PATIENCE, "removing the namespace", store.remove(namespace)).await?)
-        }
-        Owner::Run(_) | Owner::Empty => Err(StoreError::Occupied { namespace: named, address }.into()),
+    let owner = within(PATIENCE, "looking for the namespace", store.owner(namespace)).await?;
+    if is_replaced(&owner, replace, namespace, &target.shown())? {
+        within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
+    }
+    Ok(())
+}
+
+/// Whether what there is under the namespace's name is to be removed first.
+///
+/// # Errors
+/// It must not be used: it is somebody else's, or it was not asked for that it is removed.
+fn is_replaced(owner: &Owner, replace: bool, namespace: &str, address: &str) -> Result<bool, StoreError> {
+    let (namespace, address) = (format!("namespace \"{namespace}\""), address.to_owned());
+    match owner {
+        Owner::Nobody => Ok(false),
+        Owner::Run(_) if replace => Ok(true),
+        Owner::Run(_) => Err(StoreError::Occupied { namespace, address }),
+        // an empty one bears no mark: an administrator may have made it for somebody
+        Owner::Stranger | Owner::Empty => Err(StoreError::Foreign { namespace, address }),
     }
 }
 
@@ -589,5 +600,24 @@ pub async fn remove_leftover(
             Ok(true)
         }
         Owner::Stranger => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_bears_the_mark_of_a_run_is_replaced() {
+        let replaced = |owner: &Owner, replace| is_replaced(owner, replace, "shop", "mysql://db.example");
+        assert_eq!(replaced(&Owner::Nobody, false), Ok(false));
+        let run = Owner::Run("20260101T000000Z-1".to_owned());
+        assert_eq!(replaced(&run, true), Ok(true));
+        assert!(matches!(replaced(&run, false), Err(StoreError::Occupied { .. })));
+        for owner in [Owner::Stranger, Owner::Empty] {
+            for replace in [false, true] {
+                assert!(matches!(replaced(&owner, replace), Err(StoreError::Foreign { .. })), "{owner:?}");
+            }
+        }
     }
 }
