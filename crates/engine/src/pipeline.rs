@@ -82,6 +82,7 @@ impl Seat {
         // it was due
         let mut due: Option<(u64, bool)> = None;
         let mut over = false;
+        let mut is_drawn_out = false;
         // since when something has been in flight
         let mut busy_since = None;
         let mut now = self.now();
@@ -118,7 +119,7 @@ impl Seat {
                     }
                     let Some(operation) = client.draw() else {
                         self.done(phase);
-                        over = true;
+                        (over, is_drawn_out) = (true, true);
                         continue;
                     };
                     let start = self.now();
@@ -149,7 +150,11 @@ impl Seat {
                     self.wait_for_turn(moment).await;
                     Ok(())
                 }
-                Step::End => break,
+                Step::End if is_drawn_out => break,
+                Step::End => {
+                    self.sit_out().await;
+                    break;
+                }
             };
             let end = self.now();
             for Completion { number, attempt } in ended.drain(..) {

@@ -401,7 +401,10 @@ impl Seat {
         let mut now = self.shared.clock.now();
         let mut slice = now;
         while !self.shared.control.stopping() {
-            let Some(due) = self.claim(now) else { break };
+            let Some(due) = self.claim(now) else {
+                self.sit_out().await;
+                break;
+            };
             // late: no client was free to wait for it when it was due
             let late = due < now;
             if due > now {
@@ -650,6 +653,14 @@ impl Seat {
         };
         self.sleeper = sleeper;
         ended.flatten()
+    }
+
+    /// Waits for the end of a phase in which no more is due: it lasts as long as was asked for, however low the rate. A number of
+    /// operations has no such end.
+    pub(crate) async fn sit_out(&mut self) {
+        if self.end < u64::MAX {
+            self.sleep_until(self.end).await;
+        }
     }
 
     /// Sleeps until the operation is due, or until as many as asked for have been started.

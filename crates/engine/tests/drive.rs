@@ -682,6 +682,21 @@ fn at_overload_nothing_is_hidden() {
     assert!(response > 300_000_000, "response has the waiting in it: {response} ns");
 }
 
+/// The measured part lasts as long as was asked for, also when nothing more is due long before its end.
+#[test]
+fn a_low_rate_is_measured_over_the_time_that_was_asked_for() {
+    for (rate, done) in [(1.0, 3), (0.5, 2)] {
+        let load = Load { arrivals: Arrivals::Constant(rate), ..for_millis(3000) };
+        let (alone, _) = simulate(load.clone(), 2, |_| Act::Answer(Attempt::Ok));
+        let (piped, _) = pipe(load, 1, shape(1, true), all_after(1));
+        for measured in [alone, piped] {
+            assert_eq!(measured.window, Duration::from_secs(3), "{rate}");
+            assert_eq!(measured.operations[0].count(Outcome::Ok), done, "{rate}");
+            assert!((measured.throughput() - done as f64 / 3.0).abs() < 1e-9, "{rate}: {measured:?}");
+        }
+    }
+}
+
 /// What would have been due after the last operation that was asked for is not missing.
 #[test]
 fn of_a_number_of_operations_none_is_dropped() {
