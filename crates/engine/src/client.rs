@@ -53,6 +53,16 @@ pub trait Client {
         async {}
     }
 
+    /// Looks whether the connection still is what the trial takes it for. Called once, after [`finish`](Client::finish), if the
+    /// client has a connection then; nothing is timed any more.
+    ///
+    /// # Errors
+    /// What is not, in words: whatever the trial found may have come from that. A connection that does not answer proves
+    /// nothing, and is no error.
+    fn check(&mut self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
+    }
+
     /// Opens a connection, in place of an earlier one if there was any.
     ///
     /// # Errors
@@ -108,6 +118,16 @@ pub trait Pipeline {
     /// unless the connection was given up.
     fn finish(&mut self) -> impl Future<Output = ()> {
         async {}
+    }
+
+    /// Looks whether the connection still is what the trial takes it for. Called once, after [`finish`](Pipeline::finish), if the
+    /// client has a connection then; nothing is timed any more.
+    ///
+    /// # Errors
+    /// What is not, in words: whatever the trial found may have come from that. A connection that does not answer proves
+    /// nothing, and is no error.
+    fn check(&mut self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
     }
 }
 

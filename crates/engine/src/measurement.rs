@@ -157,6 +157,9 @@ pub struct Measurement {
     /// The store's error messages, and how often each occurred. Beyond 20 different messages the rest are counted
     /// in one line.
     pub faults: BTreeMap<String, u64>,
+    /// What was not as it should be with clients' connections at the end ([`Client::check`](crate::Client::check)), and with how
+    /// many. Then nothing that was measured or found is known to be of what the trial was to be about.
+    pub doubts: BTreeMap<String, u64>,
     /// Why the trial ended early, if it did.
     pub stopped: Option<Stop>,
 }

@@ -104,6 +104,8 @@ pub enum Report {
         reconnects: u64,
         /// The store's error messages, and how often each occurred.
         faults: BTreeMap<String, u64>,
+        /// What was not as it should be with clients' connections at the end, and with how many.
+        doubts: BTreeMap<String, u64>,
     },
 }
 
@@ -216,10 +218,10 @@ impl Trial {
                 gathered.reconnect(part, reconnects, totals);
             }
             Report::Stopped(reason) => self.stop(reason),
-            Report::Over { done, reconnects, faults } => {
+            Report::Over { done, reconnects, faults, doubts } => {
                 self.shared.count_done(done);
                 gathered.reconnect(part, reconnects, totals);
-                totals.add_faults(&faults);
+                totals.add_messages(&faults, &doubts);
                 gathered.over[part] = true;
             }
         }

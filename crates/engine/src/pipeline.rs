@@ -73,6 +73,7 @@ impl Seat {
         self.pipe(&mut client, &mut flight, Phase::Measured).await;
         self.end_schedule();
         self.last_words(client.finish()).await;
+        self.look(client.check()).await;
     }
 
     async fn pipe<P: Pipeline>(&mut self, client: &mut P, flight: &mut Flight<P::Operation>, phase: Phase) {

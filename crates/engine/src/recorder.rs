@@ -335,6 +335,7 @@ struct Inner {
     arrived: ArrivalCounts,
     reconnects: u64,
     faults: BTreeMap<String, u64>,
+    doubts: BTreeMap<String, u64>,
     ends: EndTimes,
 }
 
@@ -390,6 +391,7 @@ impl Totals {
                 arrived: ArrivalCounts::default(),
                 reconnects: 0,
                 faults: BTreeMap::new(),
+                doubts: BTreeMap::new(),
                 ends: EndTimes::default(),
             }),
             completed: AtomicU64::new(0),
@@ -524,27 +526,33 @@ impl Totals {
     }
 
     pub(crate) fn fault(&self, message: &str) {
-        self.faults(message, 1);
+        tally(&mut self.lock().faults, message, 1);
     }
 
-    fn faults(&self, message: &str, times: u64) {
-        let mut inner = self.lock();
-        let message = &message[..message.floor_char_boundary(MESSAGE)];
-        let known = inner.faults.contains_key(message) || inner.faults.len() < FAULTS;
-        let line = if known { message } else { "other faults" };
-        *inner.faults.entry(line.to_owned()).or_default() += times;
+    /// Notes that a client's connection was not what the trial took it for.
+    pub(crate) fn doubt(&self, message: &str) {
+        tally(&mut self.lock().doubts, message, 1);
     }
 
     /// Adds the messages that another process has counted.
-    pub(crate) fn add_faults(&self, faults: &BTreeMap<String, u64>) {
-        for (message, times) in faults {
-            self.faults(message, *times);
+    pub(crate) fn add_messages(&self, faults: &BTreeMap<String, u64>, doubts: &BTreeMap<String, u64>) {
+        let mut inner = self.lock();
+        let Inner { faults: counted_faults, doubts: counted_doubts, .. } = &mut *inner;
+        for (counted, messages) in [(counted_faults, faults), (counted_doubts, doubts)] {
+            for (message, times) in messages {
+                tally(counted, message, *times);
+            }
         }
     }
 
     /// The messages that this process has counted so far.
     pub(crate) fn counted_faults(&self) -> BTreeMap<String, u64> {
         self.lock().faults.clone()
+    }
+
+    /// The doubts that this process has counted so far.
+    pub(crate) fn counted_doubts(&self) -> BTreeMap<String, u64> {
+        self.lock().doubts.clone()
     }
 
     /// How many operations of clients on the schedule have ended, the last second that is complete, and reconnects.
@@ -569,6 +577,7 @@ impl Totals {
             arrived: inner.arrived,
             reconnects: inner.reconnects,
             faults: mem::take(&mut inner.faults),
+            doubts: mem::take(&mut inner.doubts),
             ends: inner.ends,
         }
     }
@@ -581,7 +590,16 @@ pub(crate) struct RecorderTotals {
     pub(crate) arrived: ArrivalCounts,
     pub(crate) reconnects: u64,
     pub(crate) faults: BTreeMap<String, u64>,
+    pub(crate) doubts: BTreeMap<String, u64>,
     pub(crate) ends: EndTimes,
+}
+
+/// Counts a message. Beyond so many different ones the rest are counted in one line.
+fn tally(counted: &mut BTreeMap<String, u64>, message: &str, times: u64) {
+    let message = &message[..message.floor_char_boundary(MESSAGE)];
+    let known = counted.contains_key(message) || counted.len() < FAULTS;
+    let line = if known { message } else { "other faults" };
+    *counted.entry(line.to_owned()).or_default() += times;
 }
 
 impl Inner {

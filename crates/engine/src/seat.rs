@@ -208,6 +208,7 @@ impl Seat {
         self.run(&mut client, Phase::Measured).await;
         self.end_schedule();
         self.last_words(client.finish()).await;
+        self.look(client.check()).await;
     }
 
     /// Drives a client that comes at its moment of the ramp, does its share of the operations, and leaves.
@@ -245,6 +246,7 @@ impl Seat {
             slice = self.give_way(slice, ended).await;
         }
         self.last_words(client.finish()).await;
+        self.look(client.check()).await;
         self.end_schedule();
     }
 
@@ -304,6 +306,13 @@ impl Seat {
         }
         let deadline = self.now().saturating_add(self.timeout());
         self.guard(words, deadline).await
+    }
+
+    /// Runs a client's last look at its connection, and notes what it found.
+    pub(crate) async fn look(&mut self, looking: impl Future<Output = Result<(), String>>) {
+        if let Some(Err(doubt)) = self.last_words(looking).await {
+            self.shared.totals.doubt(&doubt);
+        }
     }
 
     pub(crate) fn now(&self) -> u64 {

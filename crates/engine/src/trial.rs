@@ -279,6 +279,7 @@ impl Trial {
                 done: self.shared.done.load(Ordering::Relaxed),
                 reconnects: self.shared.totals.progress().2,
                 faults: self.shared.totals.counted_faults(),
+                doubts: self.shared.totals.counted_doubts(),
             });
         }
         Ok(self.measured())
@@ -431,6 +432,7 @@ impl Trial {
             arrived: collected.arrived,
             reconnects: collected.reconnects,
             faults: collected.faults,
+            doubts: collected.doubts,
             stopped: self.shared.control.reason(),
         }
     }

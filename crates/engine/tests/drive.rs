@@ -117,6 +117,10 @@ impl Client for Scripted {
     async fn finish(&mut self) {
         self.world.finished.fetch_add(1, SeqCst);
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        if self.index.is_multiple_of(2) { Ok(()) } else { Err("another session".to_owned()) }
+    }
 }
 
 fn tasks(clients: usize, world: &Arc<World>, script: &Arc<Script>) -> Vec<ClientTask> {
@@ -241,6 +245,23 @@ fn parts_measure_together_what_they_did() {
         );
         assert!(measurement.window > Duration::ZERO && measurement.throughput() > 0.0, "{shape}");
     }
+}
+
+/// What is found of a connection at the end is told of every client that still has one, whichever process it is in.
+#[test]
+fn what_became_of_connections_is_told_at_the_end() {
+    let load = Load { threads: 2, ..operations(50) };
+    let (measurement, _) = in_peace(&load, 5, 2, |_| Act::Answer(Attempt::Ok));
+    assert_eq!(measurement.doubts, BTreeMap::from([("another session".to_owned(), 2)]));
+    assert_eq!(measurement.faults, BTreeMap::new());
+    let (alone, _) = simulate(for_millis(10), 1, |_| Act::Answer(Attempt::Ok));
+    assert_eq!(alone.doubts, BTreeMap::new());
+}
+
+#[test]
+fn a_pipelines_connection_is_looked_at_when_all_is_settled() {
+    let (measurement, _) = pipe(for_millis(100), 2, shape(4, true), all_after(1));
+    assert_eq!(measurement.doubts, BTreeMap::from([("another session".to_owned(), 2)]));
 }
 
 #[test]
@@ -908,6 +929,11 @@ impl Pipeline for Scripting {
         self.flight.clear();
         self.sent = 0;
         Ok(())
+    }
+
+    async fn check(&mut self) -> Result<(), String> {
+        assert!(self.flight.is_empty(), "{:?} are in flight", self.flight);
+        Err("another session".to_owned())
     }
 }
 

@@ -307,6 +307,7 @@ impl<'a> TrialRun<'a> {
             audited.audit.unreadable(damage);
         }
         doubt_if_idle(&mut audited, &driven.measurement);
+        doubt_if_shared(&mut audited, &driven.measurement);
         audited
     }
 
@@ -380,6 +381,16 @@ pub fn doubt_if_idle(audited: &mut AuditResult, measurement: &Measurement) {
         audited.audit.verdict = Verdict::Unknown;
         audited.audit.reason = Some("no operation was acknowledged in the measured part".to_owned());
     }
+}
+
+/// Sets the verdict to unknown if clients' connections were not, at the end, what they were opened as.
+fn doubt_if_shared(audited: &mut AuditResult, measurement: &Measurement) {
+    let Some((what, _)) = measurement.doubts.iter().max_by_key(|(_, clients)| **clients) else { return };
+    let clients: u64 = measurement.doubts.values().sum();
+    let of = if clients == 1 { "one client".to_owned() } else { format!("{clients} clients") };
+    audited.audit.withdraw(&format!(
+        "at the end of the trial, the connection of {of} was not what it had been: {what}"
+    ));
 }
 
 fn unreadable(cause: String) -> StoreError {

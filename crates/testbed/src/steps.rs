@@ -147,7 +147,7 @@ pub(crate) fn namespace<S: Store, C: Steps>(
         assert_eq!(case.state(store).unwrap(), case.initial(), "{name}");
         let measured = case.drive(store, &for_time(50), 2);
         assert!(
-            measured.faults.is_empty() && measured.stopped.is_none(),
+            measured.faults.is_empty() && measured.doubts.is_empty() && measured.stopped.is_none(),
             "{name}, {}: {measured:?}",
             case.lock()
         );

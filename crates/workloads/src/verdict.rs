@@ -164,6 +164,23 @@ impl Audit {
         self.findings.iter().any(|finding| finding.count > 0 && promised(&finding.guarantee))
     }
 
+    /// Withdraws what was found, because of a doubt: the trial did not run at what its cell says, so that neither the absence
+    /// nor the presence of damage proves anything of that.
+    pub fn withdraw(&mut self, doubt: &str) {
+        let mut reason = doubt.to_owned();
+        let found: Vec<String> =
+            self.findings.iter().filter(|finding| finding.count > 0).map(Finding::to_string).collect();
+        if !found.is_empty() {
+            let found = found.join(", ");
+            reason = format!("{reason}; so nothing follows from what was found ({found})");
+        }
+        if let Some(other) = self.reason.take() {
+            reason = format!("{reason}; and {other}");
+        }
+        self.findings.iter_mut().for_each(|finding| finding.count = 0);
+        (self.verdict, self.reason) = (Verdict::Unknown, Some(reason));
+    }
+
     /// Ascribes to durability what a crash of the server may explain. What was seen within one life of the server
     /// stays as it is; and so does what is prevented by a guarantee that the cell does `without`: with or without a
     /// crash it was to be expected, and proves no loss.
@@ -230,6 +247,24 @@ mod tests {
         assert_eq!(said("off_sequence", 3, "units"), "off sequence 3 units");
         assert_eq!(said("torn", 1, "records"), "torn 1 record");
         assert_eq!(said("duplicated", 1, "deliveries"), "duplicated 1 delivery");
+    }
+
+    /// What a store did at settings that its cell does not name says nothing of the cell, for or against it.
+    #[test]
+    fn what_is_in_doubt_as_a_whole_proves_nothing() {
+        let mut broken = Audit::of(vec![Finding::new("oversold", 2, "units", LOCK)], None, [("sold", 7)]);
+        assert!(broken.breaks_promise(&[] as &[&str]));
+        broken.withdraw("sessions were shared");
+        assert!(!broken.breaks_promise(&[] as &[&str]));
+        let said = "unknown: sessions were shared; so nothing follows from what was found (oversold 2 units)";
+        assert_eq!((broken.to_string().as_str(), broken.evidence["sold"]), (said, 7));
+        for (mut audit, said) in [
+            (Audit::of(Vec::new(), None, []), "unknown: sessions were shared"),
+            (Audit::unknown("nobody answered"), "unknown: sessions were shared; and nobody answered"),
+        ] {
+            audit.withdraw("sessions were shared");
+            assert_eq!(audit.to_string(), said);
+        }
     }
 
     /// Reads that miss what is there were not served by a store that had lost it.

@@ -86,6 +86,24 @@ fn a_final_state_that_cannot_be_read_is_unknown() {
     assert!(reason.contains("it was told to fail"), "{reason}");
 }
 
+/// Clients that did not have sessions of their own ran at who knows what settings: what was found accuses nobody.
+#[test]
+fn a_trial_on_shared_sessions_proves_nothing() {
+    let pooled = Teller::new("pooled");
+    pooled.told.shares.store(true, SeqCst);
+    let Finished { result, failure } =
+        Bench::new().run(&plan(1), vec![pooled.target()], None, &mut Silent, &Interrupt::default()).unwrap();
+    assert!(failure.is_none(), "{failure:?}");
+    assert_eq!(verdicts(&result), [vec![Verdict::Unknown]]);
+    assert!(!result.cells[0].breaks_promise());
+    let reason = result.cells[0].trials[0].audit.reason.as_deref().unwrap();
+    for word in
+        ["of 2 clients", "another session of the server answers", "nothing follows from what was found"]
+    {
+        assert!(reason.contains(word), "no {word:?} in: {reason}");
+    }
+}
+
 /// Data that cannot be removed after a trial goes with the namespace; where that cannot be removed, the run says so,
 /// and its result is there all the same.
 #[test]

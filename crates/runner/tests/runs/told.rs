@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -18,8 +18,10 @@ use acidtest_runner::{
 };
 use acidtest_store_memory::{KIND, Memory, Null};
 use acidtest_workloads::{
-    ClientTask, Owner, Place, Store,
-    inventory::{InventoryStore, Scenario, Stock, StockRow},
+    Attempt, ClientTask, Owner, Place, Store,
+    inventory::{
+        self, Capture, Connector, InventoryStore, Operations, Release, Scenario, Stock, StockRow, Withdrawal,
+    },
 };
 use tempfile::TempDir;
 
@@ -44,6 +46,8 @@ pub(crate) struct Told {
     taken: Mutex<BTreeMap<Step, u32>>,
     /// The version that the server says it has; it changes with each step of this kind.
     pub(crate) version: AtomicU32,
+    /// Whether its clients share sessions.
+    pub(crate) shares: AtomicBool,
 }
 
 impl Told {
@@ -180,6 +184,9 @@ impl InventoryStore for ToldStore {
     }
 
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
+        if self.told.shares.load(SeqCst) {
+            return inventory::task(SharedSession, scenario);
+        }
         InventoryStore::client(&self.memory, place, lock, scenario)
     }
 
@@ -195,6 +202,35 @@ impl InventoryStore for ToldStore {
             self.told.take(Step::Unload)?;
             InventoryStore::unload(&self.memory, place).await
         })
+    }
+}
+
+/// A session that a pooler shares: it takes nothing from anywhere, says that it did, and at the end is another.
+struct SharedSession;
+
+impl Connector for SharedSession {
+    type Connection = Self;
+
+    async fn connect(&self) -> Result<Self, String> {
+        Ok(Self)
+    }
+}
+
+impl Operations for SharedSession {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        taken.clear();
+        taken.push(capture.withdrawal(0, capture.units));
+        Attempt::Ok
+    }
+
+    async fn release(&mut self, _: &Release) -> Attempt {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Attempt::Ok
+    }
+
+    async fn check(&mut self) -> Result<(), String> {
+        Err("another session of the server answers".to_owned())
     }
 }
 

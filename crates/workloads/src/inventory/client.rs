@@ -223,6 +223,13 @@ impl<C: Connector> Client for InventoryClient<C> {
         self.connection = Some(self.connector.connect().await?);
         Ok(())
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        match &mut self.connection {
+            Some(connection) => connection.check().await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// Wraps one client for the engine. To be called by each store's crate, so that the client's loop is compiled

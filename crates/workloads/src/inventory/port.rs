@@ -112,6 +112,15 @@ pub trait Operations {
     fn lock_wait(&mut self) -> Duration {
         Duration::ZERO
     }
+
+    /// Looks whether the server still answers on the session that was opened, at the settings that were made then: not so
+    /// behind a pooler that hands sessions on. Called at the end of a trial, after the last operation.
+    ///
+    /// # Errors
+    /// What has changed, in words. A connection that does not answer proves nothing.
+    fn check(&mut self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
+    }
 }
 
 /// Opens connections for one client.

@@ -114,6 +114,14 @@ pub trait SqlSession {
     /// Rolls back the transaction that may be open after an operation ended as `ended`. Returns how the operation
     /// ends after that: if the rollback is not answered, the connection is lost.
     fn roll_back(&mut self, ended: Attempt) -> impl Future<Output = Attempt>;
+
+    /// Looks whether the session still is what it was when it was opened, as [`Operations::check`] does.
+    ///
+    /// # Errors
+    /// What has changed, in words.
+    fn check(&mut self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
+    }
 }
 
 /// The state of one tuple as a client read it before it decides.
@@ -231,6 +239,10 @@ impl<S: SqlSession> Operations for SqlConnection<S> {
 
     async fn release(&mut self, release: &Release) -> Attempt {
         self.put_back(release).await.err().unwrap_or(Attempt::Ok)
+    }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
     }
 }
 

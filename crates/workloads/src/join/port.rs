@@ -69,6 +69,15 @@ pub trait Operations {
     /// `SELECT` of all columns of both tables, joined on the key, `WHERE value =`; `joined` is empty when
     /// it is called and takes each row's key.
     fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> impl Future<Output = Attempt>;
+
+    /// Looks whether the server still answers on the session that was opened, at the settings that were made then: not so
+    /// behind a pooler that hands sessions on. Called at the end of a trial, after the last operation.
+    ///
+    /// # Errors
+    /// What has changed, in words. A connection that does not answer proves nothing.
+    fn check(&mut self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
+    }
 }
 
 /// Opens connections for one client.

@@ -334,6 +334,13 @@ impl<C: Connector> Client for ParcelsClient<C> {
         self.connection = Some(self.connector.connect().await?);
         Ok(())
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        match &mut self.connection {
+            Some(connection) => connection.check().await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// A task for the engine that runs one client of a trial. To be called in the store's crate, so that the loop is

@@ -159,6 +159,13 @@ impl<C: Connector> Pipeline for Producer<C> {
         Ok(())
     }
 
+    async fn check(&mut self) -> Result<(), String> {
+        match &mut self.connection {
+            Some(connection) => connection.check().await,
+            None => Ok(()),
+        }
+    }
+
     async fn finish(&mut self) {
         if let Some(connection) = &mut self.connection {
             connection.close().await;
@@ -325,6 +332,13 @@ impl<C: Connector> Client for Consumer<C> {
         self.held.clear();
         self.connection = Some(self.connector.subscriber().await?);
         Ok(())
+    }
+
+    async fn check(&mut self) -> Result<(), String> {
+        match &mut self.connection {
+            Some(connection) => connection.check().await,
+            None => Ok(()),
+        }
     }
 
     /// Acknowledges the messages in hand: on some stores nobody else can write before that.

@@ -78,6 +78,15 @@ pub trait Publisher {
     fn limit(&mut self) -> Option<String> {
         None
     }
+
+    /// Looks whether the server still answers on the session that was opened, at the settings that were made then: not so
+    /// behind a pooler that hands sessions on. Called at the end of a trial, after its last messages were settled.
+    ///
+    /// # Errors
+    /// What has changed, in words. A connection that does not answer proves nothing.
+    fn check(&mut self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
+    }
 }
 
 /// One consumer's connection: the timed operations.
@@ -104,6 +113,15 @@ pub trait Subscriber {
     /// and withhold the messages that it holds from others until then.
     fn close(&mut self) -> impl Future<Output = ()> {
         async {}
+    }
+
+    /// Looks whether the server still answers on the session that was opened, at the settings that were made then: not so
+    /// behind a pooler that hands sessions on. Called at the end of a trial, after its last messages were settled.
+    ///
+    /// # Errors
+    /// What has changed, in words. A connection that does not answer proves nothing.
+    fn check(&mut self) -> impl Future<Output = Result<(), String>> {
+        async { Ok(()) }
     }
 }
 
