@@ -8,6 +8,7 @@ use std::{
     future::{Future, poll_fn},
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::Path,
     sync::{
         Arc,
@@ -31,7 +32,7 @@ use acidtest_store_rabbitmq::{
     amqp::{Arguments, Envelope, Event, ids},
 };
 use acidtest_store_redis::Redis;
-use acidtest_testbed::{Private, left_out, wait};
+use acidtest_testbed::{PgBouncer, Private, left_out, wait};
 use acidtest_transport::{Acceptor, Security, Transport, Wire};
 use acidtest_workloads::Store;
 use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
@@ -199,7 +200,7 @@ fn privacy(subject: &Subject) {
 
     let tls = wait(opened.effective()).unwrap().tls.expect("no TLS is read back");
     assert_eq!((tls.version.as_str(), tls.checked), ("TLSv1.3", CertificateCheck::Name));
-    assert!(tls.cipher.starts_with("TLS_"), "{tls:?}");
+    assert!(tls.cipher.starts_with("TLS_") && tls.beyond.is_none(), "{tls:?}");
 
     let took = wait(opened.connecting()).unwrap().expect("it has connections");
     assert!((Duration::from_micros(50)..Duration::from_secs(5)).contains(&took), "{took:?}");
@@ -604,6 +605,35 @@ fn a_proxy_in_front_of_a_server_is_told() {
     let server = &bench.result()["cells"][0]["trials"][0]["resources"]["server"];
     assert!(server["processes"].as_u64().unwrap() > 1, "{server}");
     bench.assert_clean();
+}
+
+/// A pooler ends the TLS of clients: what they have must not pass for what leads to the server, nor the other way round.
+#[test]
+fn the_way_beyond_a_pooler_is_told() {
+    let Some(mut private) = Private::start("postgres", Durability::None) else { return };
+    drop(private.open(Postgres::open));
+    let folder = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    let issued = Issuer::new().unwrap().issue(&["127.0.0.1"]).unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let settings = [
+        "pool_mode = session".to_owned(),
+        "client_tls_sslmode = require".to_owned(),
+        format!("client_tls_cert_file = {}", file("server.pem", &issued.certificate)),
+        format!("client_tls_key_file = {}", file("server.key", &issued.key)),
+    ];
+    let Some(pool) = PgBouncer::before(private.address(), &settings.each_ref().map(String::as_str)) else {
+        return;
+    };
+    let tls = Some(Box::new(Tls::checking(CertificateCheck::Nothing)));
+    let address = Address { tls, ..pool.address().clone() };
+    let store = wait(Postgres::open(&address)).unwrap_or_else(|error| panic!("{error}"));
+    let told = wait(store.effective()).unwrap().tls.expect("no TLS is read back");
+    assert_eq!((told.version.as_str(), told.beyond.as_deref()), ("TLSv1.3", Some("no TLS")));
+    assert!(told.to_string().contains("of its own side the server says no TLS"), "{told}");
 }
 
 #[test]

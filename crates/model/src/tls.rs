@@ -89,6 +89,31 @@ pub struct NegotiatedTls {
     pub cipher: String,
     /// What was checked of the server's certificate.
     pub checked: CertificateCheck,
+    /// What the server says of its own side, where that is another connection: something in between, such as a pooler, ends
+    /// this one there. None where it says the same, or is not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beyond: Option<String>,
+}
+
+impl NegotiatedTls {
+    /// The same with what the server says of the connection on its side, if that is another one. Both are the server's words;
+    /// nothing follows from those that are missing.
+    #[must_use]
+    pub fn beside(self, version: &str, cipher: &str) -> Self {
+        let is_told = !version.is_empty() && version != "unknown";
+        let is_this = version == self.version && suite(cipher) == suite(&self.cipher);
+        let words = if version == "none" { "no TLS".to_owned() } else { format!("{version}, {cipher}") };
+        Self { beyond: (is_told && !is_this).then_some(words), ..self }
+    }
+}
+
+/// A cipher suite's name without what libraries spell in different ways: `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is
+/// `ECDHE-RSA-AES256-GCM-SHA384` in `OpenSSL`.
+fn suite(name: &str) -> String {
+    let name = name.replace("_WITH_", "_").replace(['_', '-'], "");
+    let name = name.trim_start_matches("TLS13").trim_start_matches("TLS");
+    // OpenSSL leaves the hash of this one out, but for TLS 1.3
+    if name.ends_with("POLY1305SHA256") { name.trim_end_matches("SHA256") } else { name }.to_owned()
 }
 
 impl fmt::Display for NegotiatedTls {
@@ -98,7 +123,15 @@ impl fmt::Display for NegotiatedTls {
             CertificateCheck::Issuer => "; the name in the server's certificate was not checked",
             CertificateCheck::Name => "",
         };
-        write!(f, "{}, {}{checked}", self.version, self.cipher)
+        write!(f, "{}, {}{checked}", self.version, self.cipher)?;
+        match &self.beyond {
+            None => Ok(()),
+            Some(beyond) => write!(
+                f,
+                "; of its own side the server says {beyond}: something in between, such as a pooler, ends this TLS, and what \
+                 is told and measured here is of the way up to there"
+            ),
+        }
     }
 }
 
@@ -430,6 +463,38 @@ mod tests {
             ["postgres://h", "postgres://h?sslmode=disable", "mysql://h?ssl-mode=DISABLED", "redis://h"]
         {
             assert_eq!(tls(text), None, "{text}");
+        }
+    }
+
+    /// What is said of the way beyond a pooler must not pass for what clients have.
+    #[test]
+    fn the_servers_side_is_told_where_it_is_another_connection() {
+        let tls = |version: &str, cipher: &str| NegotiatedTls {
+            version: version.to_owned(),
+            cipher: cipher.to_owned(),
+            checked: CertificateCheck::Name,
+            beyond: None,
+        };
+        let newer = || tls("TLSv1.3", "TLS_AES_256_GCM_SHA384");
+        let older = || tls("TLSv1.2", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384");
+        let chacha = || tls("TLSv1.2", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256");
+        for (tls, version, cipher) in [
+            (newer(), "TLSv1.3", "TLS_AES_256_GCM_SHA384"),
+            (older(), "TLSv1.2", "ECDHE-RSA-AES256-GCM-SHA384"),
+            (chacha(), "TLSv1.2", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+            (newer(), "", ""),
+            (newer(), "unknown", "unknown"),
+        ] {
+            assert_eq!(tls.clone().beside(version, cipher), tls, "{version} {cipher}");
+        }
+        for (version, cipher, said) in [
+            ("none", "none", "no TLS"),
+            ("TLSv1.2", "ECDHE-RSA-AES256-GCM-SHA384", "TLSv1.2, ECDHE-RSA-AES256-GCM-SHA384"),
+            ("TLSv1.3", "TLS_AES_128_GCM_SHA256", "TLSv1.3, TLS_AES_128_GCM_SHA256"),
+        ] {
+            let beyond = newer().beside(version, cipher);
+            assert_eq!(beyond.beyond.as_deref(), Some(said));
+            assert!(beyond.to_string().contains(&format!("the server says {said}: ")), "{beyond}");
         }
     }
 

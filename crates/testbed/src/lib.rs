@@ -23,22 +23,26 @@ pub mod join;
 pub mod operations;
 pub mod parcels;
 mod played;
+mod pooler;
 mod private;
 mod profile;
 pub mod queue;
 mod rabbitmq;
 pub mod records;
 mod relay;
+mod rewriting;
 mod steps;
 mod subject;
 
 pub use case::{InventoryRun, NAMESPACE, SEED, for_operations, for_time, to_the_end};
 pub use garbled::{Change, changes, garble};
 pub use played::Played;
+pub use pooler::{Multiplexer, PgBouncer};
 pub use private::{Private, left_out, wanted};
 pub use profile::{profile_queue, profile_records};
 pub use rabbitmq::control;
 pub use relay::{Pace, Relay};
+pub use rewriting::RewritingPool;
 pub use steps::{until, with_more_time};
 pub use subject::{AfterRemoval, Check, Subject, World, login};
 

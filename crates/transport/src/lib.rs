@@ -15,6 +15,7 @@ mod mysql;
 mod open;
 mod pipelined;
 mod requests;
+mod sessions;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
@@ -32,6 +33,7 @@ pub use crate::{
     error::{TlsError, demand, explain},
     pipelined::{Heard, Pipelined},
     requests::{RequestError, Requests},
+    sessions::{Probe, Sharing, sharing},
     stream::Stream,
     wire::{Place, Wire},
 };

@@ -144,7 +144,7 @@ impl Secured {
         let cipher = cipher.map_or_else(unknown, |cipher| format!("{:?}", cipher.suite()));
         // as the servers name them: TLS_AES_256_GCM_SHA384
         let cipher = cipher.strip_prefix("TLS13_").map_or(cipher.clone(), |rest| format!("TLS_{rest}"));
-        NegotiatedTls { version, cipher, checked: self.security.check() }
+        NegotiatedTls { version, cipher, checked: self.security.check(), beyond: None }
     }
 
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {

@@ -264,6 +264,10 @@ impl SqlSession for Session {
     async fn roll_back(&mut self, ended: Attempt) -> Attempt {
         self.give_up(&TRANSACTION, ended).await
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        Session::check(self).await
+    }
 }
 
 /// Runs a statement that takes a withdrawal's units if its tuple still has the version that was read.

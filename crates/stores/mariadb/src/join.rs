@@ -170,4 +170,8 @@ impl Operations for JoinConnection {
             Err(trouble) => trouble,
         }
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
+    }
 }

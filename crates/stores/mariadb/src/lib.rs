@@ -16,10 +16,11 @@ mod protocol;
 mod queue;
 mod records;
 mod session;
+mod sessions;
 
-use std::{collections::BTreeMap, fmt, io, time::Duration};
+use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
-use acidtest_model::{Address, CertificateCheck, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
+use acidtest_model::{Address, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
 use acidtest_transport::{CONNECT, Transport};
 use acidtest_workloads::{
     Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore,
@@ -31,6 +32,7 @@ use crate::{
     columns::{rows, text},
     engine::DEFAULT_PORT,
     protocol::{Connection, Login, OpenError},
+    sessions::Settings,
 };
 
 pub use engine::{Engine, Product, Variant};
@@ -85,6 +87,8 @@ pub(crate) struct ConnectOptions {
     transport: Transport,
     options: Opts,
     login: Login,
+    /// The settings of a session in which nobody has set any, as they were read when the store was opened.
+    usual: Option<Arc<Settings>>,
 }
 
 /// Why no connection came about.
@@ -110,14 +114,15 @@ impl ConnectError {
 }
 
 impl Variant {
-    /// Opens the store at an address, connecting once to see that it is there, that it is the product and
-    /// that it has the engine.
+    /// Opens the store at an address, connecting to see that it is there, that it is the product, that it has the engine, and
+    /// that connections have sessions of their own.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] where nobody answers, the login fails, or it is another server.
+    /// [`StoreError::Unreachable`] where nobody answers, the login fails, it is another server, or connections share sessions
+    /// behind a proxy.
     pub async fn open(self, address: &Address) -> Result<MariaDb, StoreError> {
         let Self { product, engine, .. } = self;
-        let store = MariaDb { server: ConnectOptions::new(address)?, product, engine };
+        let mut store = MariaDb { server: ConnectOptions::new(address)?, product, engine };
         // asked first, because the driver does not survive what our client refuses
         if let Err(error @ ConnectError::Client(OpenError::Login(_))) = store.server.connect().await {
             return Err(store.unreachable(&error));
@@ -140,6 +145,7 @@ impl Variant {
             let cause = format!("{is} {version} has no engine {} there", engine.name());
             return Err(unfit(cause, engine.remedy().to_owned()));
         }
+        store.server.usual = Some(store.own_sessions().await?.into());
         Ok(store)
     }
 }
@@ -176,6 +182,29 @@ impl MariaDb {
         // the work is done; how the connection ends does not matter
         let _ = conn.disconnect().await;
         Ok(done)
+    }
+
+    /// The TLS of a client's connection, with what the server says of its side; none without TLS.
+    async fn negotiated(&self) -> Result<Option<NegotiatedTls>, StoreError> {
+        if self.server.address().tls.is_none() {
+            return Ok(None);
+        }
+        let mut connection = self.connection().await?;
+        let Some(tls) = connection.negotiated() else { return Ok(None) };
+        let shown = "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')";
+        let rows = connection.query(shown).await.map_err(|error| StoreError::Server {
+            doing: "reading the settings of TLS".to_owned(),
+            address: self.server.address().to_string(),
+            cause: error.to_string(),
+        })?;
+        let said = |name: &str| {
+            let row = rows.iter().find(|row| text(row, 0) == name);
+            row.map_or_else(|| "unknown".to_owned(), |row| text(&row, 1).to_owned())
+        };
+        // empty without TLS
+        let version = said("Ssl_version");
+        let version = if version.is_empty() { "none" } else { &version };
+        Ok(Some(tls.beside(version, &said("Ssl_cipher"))))
     }
 
     fn failed(&self, doing: &str, error: &Error) -> StoreError {
@@ -225,7 +254,12 @@ impl ConnectOptions {
             password: address.password.clone(),
             database: database.cloned(),
         };
-        Ok(Self { options: options.into(), transport, login })
+        Ok(Self { options: options.into(), transport, login, usual: None })
+    }
+
+    /// The settings that clients expect of a session that they are given.
+    pub(crate) fn usual(&self) -> Option<&Settings> {
+        self.usual.as_deref()
     }
 
     fn address(&self) -> &Address {
@@ -278,12 +312,7 @@ impl Store for MariaDb {
             let settings = self.on_server("reading the settings", read).await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
             let (durability, because) = durability::durability(self.engine, value);
-            let tls = match self.server.transport.check() {
-                Some(checked) => {
-                    Some(self.on_server("reading the settings of TLS", negotiated(checked)).await?)
-                }
-                None => None,
-            };
+            let tls = self.negotiated().await?;
             Ok(EffectiveSettings { version: value("version").to_owned(), durability, because, settings, tls })
         })
     }
@@ -343,19 +372,6 @@ async fn settings(conn: &mut Conn, engine: Engine) -> Result<BTreeMap<String, St
     let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')");
     let rows = rows(conn, sql, ()).await?;
     Ok(rows.iter().map(|row| (text(row, 0).to_owned(), text(row, 1).to_owned())).collect())
-}
-
-/// The TLS of this connection, in the server's words.
-fn negotiated(checked: CertificateCheck) -> impl AsyncFnOnce(&mut Conn) -> Result<NegotiatedTls, Error> {
-    async move |conn| {
-        let rows = rows(conn, "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')", ())
-            .await?;
-        let value = |name: &str| {
-            let value = rows.iter().find(|row| text(*row, 0) == name).map_or("", |row| text(row, 1));
-            if value.is_empty() { "unknown" } else { value }.to_owned()
-        };
-        Ok(NegotiatedTls { version: value("Ssl_version"), cipher: value("Ssl_cipher"), checked })
-    }
 }
 
 async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {

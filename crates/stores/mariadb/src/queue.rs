@@ -181,6 +181,10 @@ impl Publisher for MariaDbPublisher {
         };
         self.numbers.end(sent, done.unwrap_or_else(|trouble| trouble), ended)
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
+    }
 }
 
 impl MariaDbPublisher {
@@ -265,6 +269,10 @@ impl Subscriber for MariaDbSubscriber {
             Attempt::Ok => Ok(()),
             trouble => Err(lost(trouble)),
         }
+    }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
     }
 }
 

@@ -309,6 +309,10 @@ impl Operations for Connection {
         let done = self.session.end(&Bracket::Transaction, done).await;
         done.unwrap_or_else(|trouble| trouble)
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
+    }
 }
 
 /// Takes the version of a row that was read, and its fields if the `whole` record was asked for.

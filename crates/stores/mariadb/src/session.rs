@@ -6,6 +6,7 @@ use crate::{
     ConnectOptions,
     fault::{self, SendState},
     protocol::{Answers, Connection, Error, Pipeline, Rows, Statement, Value},
+    sessions::SessionState,
 };
 
 /// How an operation went, or the outcome that ended it early.
@@ -71,19 +72,40 @@ const UNLOCK: &str = "UNLOCK TABLES";
 /// One client's connection after its settings are made.
 pub(crate) struct Session {
     connection: Connection,
+    /// The server's session as it was then.
+    state: SessionState,
     /// The bracket that is to be opened together with the next statement.
     opening: Option<Bracket>,
 }
 
 impl Session {
-    /// Connects, and has `prepare` make settings and prepared statements.
+    /// Connects, and has `prepare` make settings and prepared statements. A session that others have left their settings in is
+    /// refused.
     pub(crate) async fn open<T>(
         server: &ConnectOptions,
         prepare: impl AsyncFnOnce(&mut Connection) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
         let mut connection = server.connect().await.map_err(|error| error.to_string())?;
-        let ready = prepare(&mut connection).await.map_err(|error| error.to_string())?;
-        Ok((Self { connection, opening: None }, ready))
+        if let Some(usual) = server.usual() {
+            let given = SessionState::read(&mut connection).await.map_err(|error| error.to_string())?;
+            given.check_fresh(usual)?;
+        }
+        let ready = async {
+            let ready = prepare(&mut connection).await?;
+            Ok((ready, SessionState::read(&mut connection).await?))
+        };
+        let (ready, state) = ready.await.map_err(|error: Error| error.to_string())?;
+        Ok((Self { connection, state, opening: None }, ready))
+    }
+
+    /// Looks whether the session and its settings are still those that were made.
+    ///
+    /// # Errors
+    /// What has changed, in words.
+    pub(crate) async fn check(&mut self) -> Result<(), String> {
+        // a connection that does not answer proves nothing
+        let Ok(now) = SessionState::read(&mut self.connection).await else { return Ok(()) };
+        self.state.changed(&now).map_or(Ok(()), Err)
     }
 
     /// Its connection, to prepare further statements, or to run one outside of brackets.
@@ -251,20 +273,41 @@ mod tests {
     use acidtest_model::Address;
 
     use super::*;
-    use crate::protocol::tests::{Manner, ONE, changed, failed, logged_in};
+    use crate::protocol::tests::{Manner, ONE, changed, failed, logged_in, told};
 
     /// Runs an operation of a session whose server says these things.
     fn with_session(
         sayings: &[Vec<u8>],
         test: impl AsyncFnOnce(&mut Session, Statement) -> Attempt,
     ) -> Attempt {
-        logged_in(Manner::New, &[], sayings).during(async |address| {
+        let state = told(3, &[&["7", "REPEATABLE-READ", "1"]]);
+        logged_in(Manner::New, &[], &[&[state], sayings].concat()).during(async |address| {
             let address = Address::parse(&format!("mariadb://ann@{address}")).unwrap();
             let server = ConnectOptions::new(&address).unwrap();
             let prepare = async |connection: &mut Connection| connection.prepare("…").await;
             let (mut session, statement) = Session::open(&server, prepare).await.unwrap();
             test(&mut session, statement).await
         })
+    }
+
+    /// A proxy that shares sessions with few others may go unnoticed until the end.
+    #[test]
+    fn a_session_that_was_exchanged_or_changed_is_noticed_at_the_end() {
+        let found = |sayings: &[Vec<u8>]| {
+            let mut found = None;
+            with_session(sayings, async |session, _| {
+                found = Some(session.check().await);
+                Attempt::Ok
+            });
+            found.unwrap()
+        };
+        assert_eq!(found(&[told(3, &[&["7", "REPEATABLE-READ", "1"]])]), Ok(()));
+        let exchanged = found(&[told(3, &[&["8", "REPEATABLE-READ", "1"]])]);
+        assert_eq!(exchanged, Err("another session of the server answers".to_owned()));
+        let changed = found(&[told(3, &[&["7", "SERIALIZABLE", "1"]])]).unwrap_err();
+        assert!(changed.contains("isolation level SERIALIZABLE"), "{changed}");
+        // nothing is known of one that does not answer
+        assert_eq!(found(&[]), Ok(()));
     }
 
     /// How a write ends that was sent together with the end of its bracket, if the server answers them so and agrees to whatever

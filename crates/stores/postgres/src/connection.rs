@@ -1,6 +1,6 @@
 //! How connections are opened: a client's, and the driver's, on which everything is done that is not timed.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use acidtest_model::{Address, StoreError};
 use acidtest_transport::{CONNECT, Transport};
@@ -27,6 +27,8 @@ pub struct ConnectOptions {
     config: Config,
     transport: Transport,
     login: Login,
+    /// The settings of a session in which nobody has set any, as they were read when the store was opened.
+    usual: Option<Arc<str>>,
 }
 
 impl ConnectOptions {
@@ -67,17 +69,22 @@ impl ConnectOptions {
         if let Some(database) = &login.database {
             config.dbname(database);
         }
-        Ok(Self { address: address.clone(), config, transport, login })
+        Ok(Self { address: address.clone(), config, transport, login, usual: None })
+    }
+
+    /// Has clients expect these settings of a session that they are given.
+    pub(crate) fn expect(&mut self, usual: String) {
+        self.usual = Some(usual.into());
+    }
+
+    pub(crate) fn usual(&self) -> Option<&str> {
+        self.usual.as_deref()
     }
 
     /// The address.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
-    }
-
-    pub(crate) fn transport(&self) -> &Transport {
-        &self.transport
     }
 
     /// Connects and logs in, for a client.

@@ -251,6 +251,10 @@ impl SqlSession for Session {
     async fn roll_back(&mut self, ended: Attempt) -> Attempt {
         Session::roll_back(self, ended).await
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        Session::check(self).await
+    }
 }
 
 fn fill(seen: &mut Reading, rows: Rows<'_>) -> Step {

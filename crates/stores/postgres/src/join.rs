@@ -153,4 +153,8 @@ impl Operations for Connection {
             Err(trouble) => trouble,
         }
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
+    }
 }

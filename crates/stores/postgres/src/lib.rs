@@ -16,6 +16,7 @@ pub mod protocol;
 mod queue;
 mod records;
 mod session;
+mod sessions;
 mod value;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -112,13 +113,15 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Opens the store at an address, connecting once to see that it is there.
+    /// Opens the store at an address, connecting to see that it is there, and that connections have sessions of their own.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] where nobody answers or the login fails.
+    /// [`StoreError::Unreachable`] where nobody answers, the login fails, or connections share sessions behind a pooler.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let store = Self { server: ConnectOptions::new(address)? };
+        let mut store = Self { server: ConnectOptions::new(address)? };
         store.driver().await?;
+        let usual = store.own_sessions().await?;
+        store.server.expect(usual);
         Ok(store)
     }
 
@@ -157,6 +160,22 @@ impl Postgres {
         done.map_err(|error| self.failed(doing, driver.words(&error)))
     }
 
+    /// The TLS of a client's connection, with what the server says of its side; none without TLS.
+    async fn negotiated(&self) -> Result<Option<NegotiatedTls>, StoreError> {
+        if self.address().tls.is_none() {
+            return Ok(None);
+        }
+        let mut connection = self.connection().await?;
+        let Some(tls) = connection.negotiated() else { return Ok(None) };
+        let sql = "SELECT coalesce(version, 'none'), coalesce(cipher, 'none') FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        let said = connection.ask(sql).await;
+        let said = said.map_err(|error| self.failed("reading the settings of TLS", error.to_string()))?;
+        Ok(Some(match said.as_slice() {
+            [version, cipher] => tls.beside(version, cipher),
+            _ => tls,
+        }))
+    }
+
     fn failed(&self, doing: &str, cause: String) -> StoreError {
         StoreError::Server { doing: doing.to_owned(), address: self.address().to_string(), cause }
     }
@@ -182,11 +201,8 @@ fn marker(namespace: &str) -> String {
 impl Store for Postgres {
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
-            let (settings, tls) = self.on_server("reading the settings", settings).await?;
-            let tls = self.server.transport().check().map(|checked| {
-                let (version, cipher) = tls;
-                NegotiatedTls { version, cipher, checked }
-            });
+            let settings = self.on_server("reading the settings", settings).await?;
+            let tls = self.negotiated().await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
             let (durability, because) = durability(value);
             Ok(EffectiveSettings {
@@ -254,18 +270,10 @@ impl Store for Postgres {
     }
 }
 
-/// The settings, and the version and cipher of this connection's TLS, in the server's words.
-async fn settings(client: &Client) -> Result<(BTreeMap<String, String>, (String, String)), Error> {
+async fn settings(client: &Client) -> Result<BTreeMap<String, String>, Error> {
     let sql = "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY($1)";
     let rows = client.query(sql, &[&SETTINGS]).await?;
-    let settings: Result<_, Error> = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect();
-    let sql = "SELECT coalesce(version, 'none'), coalesce(cipher, 'none') FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-    let tls = client.query_opt(sql, &[]).await?;
-    let tls = tls.map_or_else(
-        || Ok(("unknown".to_owned(), "unknown".to_owned())),
-        |row| Ok((row.try_get(0)?, row.try_get(1)?)),
-    );
-    Ok((settings?, tls?))
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 async fn owner(client: &Client, namespace: &str) -> Result<Owner, Error> {

@@ -175,6 +175,10 @@ impl Publisher for PostgresPublisher {
             }
         }
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
+    }
 }
 
 /// Inserts messages in one transaction; BEGIN, INSERT and COMMIT are sent at once.
@@ -230,6 +234,10 @@ impl Subscriber for PostgresSubscriber {
             ConsumeStatements::Locked(locked) if locked.open => locked.give_back(&mut self.session).await,
             _ => Ok(()),
         }
+    }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
     }
 }
 

@@ -6,11 +6,14 @@ use crate::{
     ConnectOptions, Value,
     fault::{self, SendState, ends_connection},
     protocol::{Answers, Connection, Ended, Error, Pipeline, Rows, Statement},
+    sessions::{SessionState, explained},
 };
 
 /// One client's connection after its settings are made.
 pub(crate) struct Session {
     connection: Connection,
+    /// The server's session as it was then.
+    state: SessionState,
 }
 
 /// The part of a transaction that is sent at once.
@@ -105,18 +108,38 @@ pub(crate) fn committed(answer: Result<Rows<'_>, &Error>) -> Result<(), Attempt>
 
 impl Session {
     /// Connects, and has `prepare` make settings and prepared statements. Each statement of a client is planned
-    /// once: it finds its rows by their keys, whatever the values.
+    /// once: it finds its rows by their keys, whatever the values. A session that others have left their settings in is
+    /// refused.
     pub(crate) async fn open<T>(
         server: &ConnectOptions,
         prepare: impl AsyncFnOnce(&mut Connection) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
         let mut connection = server.connect().await.map_err(|error| error.to_string())?;
+        if let Some(usual) = server.usual() {
+            let given = SessionState::read(&mut connection).await.map_err(|error| explained(&error))?;
+            if let Err(why) = given.check_fresh(usual)
+                && SessionState::is_set(&mut connection).await.map_err(|error| explained(&error))?
+            {
+                return Err(why);
+            }
+        }
         let ready = async {
             connection.command(PLANNED_ONCE).await?;
-            prepare(&mut connection).await
+            let ready = prepare(&mut connection).await?;
+            Ok((ready, SessionState::read(&mut connection).await?))
         };
-        let ready = ready.await.map_err(|error| error.to_string())?;
-        Ok((Self { connection }, ready))
+        let (ready, state) = ready.await.map_err(|error| explained(&error))?;
+        Ok((Self { connection, state }, ready))
+    }
+
+    /// Looks whether the session and its settings are still those that were made.
+    ///
+    /// # Errors
+    /// What has changed, in words.
+    pub(crate) async fn check(&mut self) -> Result<(), String> {
+        // a connection that does not answer proves nothing
+        let Ok(now) = SessionState::read(&mut self.connection).await else { return Ok(()) };
+        self.state.changed(&now).map_or(Ok(()), Err)
     }
 
     /// Its connection, for requests that outlive a call.
@@ -226,7 +249,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::protocol::tests::{
-        INT8, ONE, changed, complete, error, message, prepared_for, ready, welcome,
+        INT8, ONE, changed, complete, error, message, prepared_for, ready, row, welcome,
     };
 
     /// Runs a test with a session, and a statement with a parameter of this type, whose server says these things.
@@ -235,7 +258,7 @@ pub(crate) mod tests {
         sayings: &[Vec<u8>],
         test: impl AsyncFnOnce(Session, Statement) -> T,
     ) -> T {
-        let said = [&[welcome(), done("SET"), prepared_for(parameter, &[])], sayings].concat();
+        let said = [&[welcome(), done("SET"), prepared_for(parameter, &[]), state()], sayings].concat();
         Played::new(Vec::new(), said).during(async |address| {
             let address = Address::parse(&format!("postgres://ann@{address}/db")).unwrap();
             let server = ConnectOptions::new(&address).unwrap();
@@ -243,6 +266,15 @@ pub(crate) mod tests {
             let (session, statement) = Session::open(&server, prepare).await.unwrap();
             test(session, statement).await
         })
+    }
+
+    /// What the server tells of its session.
+    fn state() -> Vec<u8> {
+        state_of("7", "jit=on")
+    }
+
+    fn state_of(process: &str, settings: &str) -> Vec<u8> {
+        [row(&[Some(process.as_bytes()), Some(settings.as_bytes())]), complete("SELECT 1"), ready()].concat()
     }
 
     fn done(tag: &str) -> Vec<u8> {
@@ -278,6 +310,21 @@ pub(crate) mod tests {
 
     fn is_unknown(attempt: &Attempt) -> bool {
         matches!(attempt, Attempt::Unknown(fault) if fault.connection_lost)
+    }
+
+    /// A pooler that shares sessions with few others may go unnoticed until the end.
+    #[test]
+    fn a_session_that_was_exchanged_or_changed_is_noticed_at_the_end() {
+        let found =
+            |sayings: &[Vec<u8>]| with_session(INT8, sayings, async |mut session, _| session.check().await);
+        assert_eq!(found(&[state()]), Ok(()));
+        let exchanged = found(&[state_of("8", "jit=on")]);
+        assert_eq!(exchanged, Err("another session of the server answers".to_owned()));
+        let changed = found(&[state_of("7", "jit=off")]);
+        assert_eq!(changed, Err("its settings are jit=off instead of on".to_owned()));
+        // nothing is known of one that does not answer, or cannot
+        assert_eq!(found(&[]), Ok(()));
+        assert_eq!(found(&[failed("FATAL", "57P01")]), Ok(()));
     }
 
     #[test]

@@ -69,6 +69,10 @@ impl Operations for Connection {
             Err(trouble) => trouble,
         }
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
+    }
 }
 
 /// Takes the rows that were read, and returns how many they are.

@@ -7,6 +7,7 @@ use std::{
     task::{Context, Waker},
 };
 
+use acidtest_model::NegotiatedTls;
 use acidtest_transport::{Heard, Pipelined, Requests, Wire};
 use bytes::{BufMut, BytesMut};
 use mysql_common::constants::{Command, CursorType};
@@ -46,6 +47,8 @@ pub(crate) struct Connection {
     coming: Coming,
     pub(super) answers: VecDeque<Answer>,
     pub(super) found: Found,
+    /// The session of the server, as its greeting names it.
+    session: u32,
 }
 
 /// What is remembered of a request.
@@ -67,8 +70,8 @@ pub(crate) enum RequestKind {
 }
 
 impl Connection {
-    /// On a connection that is logged in.
-    pub(super) fn new(wire: Wire, agreed: Agreed) -> Self {
+    /// On a connection that is logged in; the server's greeting named this session.
+    pub(super) fn new(wire: Wire, agreed: Agreed, session: u32) -> Self {
         Self {
             wire,
             packets: Packets::default(),
@@ -78,7 +81,18 @@ impl Connection {
             coming: Coming::default(),
             answers: VecDeque::new(),
             found: Found::default(),
+            session,
         }
+    }
+
+    /// The session of the server, as its greeting named it, which has 32 bits for it. A proxy names its own.
+    pub(crate) fn session(&self) -> u32 {
+        self.session
+    }
+
+    /// The TLS that was agreed on; none without TLS.
+    pub(crate) fn negotiated(&self) -> Option<NegotiatedTls> {
+        self.wire.negotiated()
     }
 
     /// Runs a statement as text, and waits for all of its rows.

@@ -69,8 +69,8 @@ impl Connection {
         let stream = transport.connect_openly().await.map_err(|error| not_sent(&error))?;
         let opening =
             Opening { wire: Wire::new(stream).blocking(may_block), packets: Packets::default(), login };
-        let (wire, agreed) = opening.log_in(transport).await?;
-        let mut connection = Self::new(wire, agreed);
+        let (wire, agreed, session) = opening.log_in(transport).await?;
+        let mut connection = Self::new(wire, agreed, session);
         // whatever the end of the login says of it: the server runs its init_connect after that
         connection.query("SET autocommit=1").await?;
         Ok(connection)
@@ -85,11 +85,11 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    async fn log_in(mut self, transport: &Transport) -> Result<(Wire, Agreed), OpenError> {
+    async fn log_in(mut self, transport: &Transport) -> Result<(Wire, Agreed, u32), OpenError> {
         let greeting = self.hear().await?;
         let greeting =
             handshake(&greeting).ok_or_else(|| refused("the server's greeting is none of its protocol"))?;
-        let offered = greeting.capabilities();
+        let (offered, session) = (greeting.capabilities(), greeting.connection_id());
         let is_mariadb = greeting.server_version_str().contains("MariaDB")
             && !offered.contains(CapabilityFlags::CLIENT_LONG_PASSWORD);
         let extended =
@@ -134,7 +134,7 @@ impl<'a> Opening<'a> {
         self.say(&serialized(&response));
         let is_secret = transport.check().is_some();
         self.proved(plugin, nonce, is_secret).await?;
-        Ok((self.wire, agreed))
+        Ok((self.wire, agreed, session))
     }
 
     async fn secured(mut self, transport: &Transport) -> io::Result<Self> {

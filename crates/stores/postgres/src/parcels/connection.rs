@@ -79,6 +79,10 @@ impl Operations for Connection {
             Err(trouble) => trouble,
         }
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
+    }
 }
 
 /// Counts and then inserts, each as a transaction by itself. Under a soft lock a unique index refuses a count that

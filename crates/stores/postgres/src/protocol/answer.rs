@@ -78,6 +78,16 @@ impl Field {
         }
         rest.is_empty().then_some(())
     }
+
+    /// The fields of a row, each as a text; an empty one for NULL.
+    pub(super) fn texts(body: &[u8]) -> Option<Vec<String>> {
+        let columns = usize::from(u16::from_be_bytes(*body.first_chunk()?));
+        let mut fields = Vec::new();
+        Self::find(body, 0, columns, &mut fields)?;
+        let text =
+            |field: &Self| String::from_utf8_lossy(body.get(field.start..field.end).unwrap_or_default());
+        Some(fields.iter().map(|field| text(field).into_owned()).collect())
+    }
 }
 
 /// The answers to requests that were sent at once, in the order of the requests.

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, future::poll_fn, io, mem};
 
+use acidtest_model::NegotiatedTls;
 use acidtest_transport::{Heard, Pipelined, Requests, Wire};
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -95,6 +96,10 @@ pub struct Connection {
     adds: bool,
     /// The fields of all rows of the answers.
     pub(super) fields: Vec<Field>,
+    /// The first row of what was [asked](Self::ask) last.
+    told: Vec<String>,
+    /// The process of the server that answers, as it is named at the login.
+    process: Option<i32>,
 }
 
 /// What is remembered of a request.
@@ -106,6 +111,8 @@ pub enum Request {
     Command,
     /// A statement is prepared.
     Prepare,
+    /// A question whose answer is one row, as a simple query.
+    Ask,
 }
 
 #[derive(Debug, Default)]
@@ -122,8 +129,8 @@ struct Coming {
 }
 
 impl Connection {
-    /// On a connection that is logged in.
-    pub(super) fn new(wire: Wire) -> Self {
+    /// On a connection that is logged in; the server named this process.
+    pub(super) fn new(wire: Wire, process: Option<i32>) -> Self {
         Self {
             wire,
             statements: Vec::new(),
@@ -132,7 +139,33 @@ impl Connection {
             answers: VecDeque::new(),
             adds: false,
             fields: Vec::new(),
+            told: Vec::new(),
+            process,
         }
+    }
+
+    /// The process of the server that answers, as it was named at the login. A pooler names one that there is not.
+    #[must_use]
+    pub fn process(&self) -> Option<i32> {
+        self.process
+    }
+
+    /// The TLS that was agreed on; none without TLS.
+    #[must_use]
+    pub fn negotiated(&self) -> Option<NegotiatedTls> {
+        self.wire.negotiated()
+    }
+
+    /// Asks by a simple query, for which nothing is prepared. Returns the texts of the first row; an empty one for NULL.
+    ///
+    /// # Errors
+    /// Why there is no answer, or the server's.
+    pub async fn ask(&mut self, sql: &str) -> Result<Vec<String>, Error> {
+        self.begin()?;
+        self.told.clear();
+        self.push(Request::Ask, |_, out| frontend::query(sql, out))?;
+        self.only_answer().await?;
+        Ok(mem::take(&mut self.told))
     }
 
     /// Runs a statement that answers no rows that matter.
@@ -251,7 +284,7 @@ impl Connection {
 
     /// Makes of the next message, which is whole, what it means.
     fn take(&mut self, tag: u8, length: usize) -> Result<(), String> {
-        let Self { wire, statements, requests, coming, fields, .. } = self;
+        let Self { wire, statements, requests, coming, fields, told, .. } = self;
         let message = wire.unread().get(..length).unwrap_or_default();
         let body = message.get(HEADER..).unwrap_or_default();
         // what was not sent is not answered
@@ -273,18 +306,27 @@ impl Connection {
                 coming.rows += 1;
             }
             // a command may be several statements
-            (tag::COMPLETE, Some(Request::Command | Request::Run(_)))
+            (tag::ROW, Some(Request::Ask)) if !coming.is_complete => {
+                let row = Field::texts(body).ok_or("the server sends a row that is none")?;
+                if told.is_empty() {
+                    *told = row;
+                }
+            }
+            (tag::COMPLETE, Some(Request::Command | Request::Run(_) | Request::Ask))
                 if !coming.is_complete || oldest == Some(Request::Command) =>
             {
                 coming.is_complete = true;
                 coming.count = count(body);
                 coming.ended = Ended::said(body);
             }
-            (tag::EMPTY, Some(Request::Run(_) | Request::Command)) => coming.is_complete = true,
+            (tag::EMPTY, Some(Request::Run(_) | Request::Command | Request::Ask)) => {
+                coming.is_complete = true;
+            }
             // what a command answers besides is of no interest
             (tag::BOUND, Some(Request::Run(_)))
             | (tag::PARSED, Some(Request::Prepare))
-            | (tag::ROW | tag::COLUMNS, Some(Request::Command)) => {}
+            | (tag::ROW | tag::COLUMNS, Some(Request::Command))
+            | (tag::COLUMNS, Some(Request::Ask)) => {}
             (tag::PARAMETERS | tag::COLUMNS | tag::NO_COLUMNS, Some(Request::Prepare)) => {
                 coming.describe(message)?;
             }
@@ -318,7 +360,7 @@ impl Connection {
         }
         let statement = match request {
             Request::Run(statement) => Some(statement),
-            Request::Command | Request::Prepare => None,
+            Request::Command | Request::Prepare | Request::Ask => None,
         };
         self.answers.push_back(Answer {
             outcome: error.map_or(Ok(()), Err),

@@ -44,8 +44,8 @@ impl Connection {
     pub(crate) async fn open(transport: &Transport, login: &Login) -> Result<Self, Error> {
         let mut opening =
             Opening { wire: connected(transport).await.map_err(|error| not_sent(&error))?, login };
-        opening.log_in().await?;
-        Ok(Self::new(opening.wire))
+        let process = opening.log_in().await?;
+        Ok(Self::new(opening.wire, process))
     }
 }
 
@@ -79,7 +79,7 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    async fn log_in(&mut self) -> Result<(), Error> {
+    async fn log_in(&mut self) -> Result<Option<i32>, Error> {
         let Login { user, database, .. } = self.login;
         let mut settings =
             vec![("client_encoding", "UTF8"), ("user", user), ("application_name", APPLICATION)];
@@ -156,12 +156,14 @@ impl<'a> Opening<'a> {
         self.login.password.as_ref().ok_or_else(|| Error::NotSent("password missing".to_owned()))
     }
 
-    /// Waits until the server takes requests.
-    async fn settled(&mut self) -> Result<(), Error> {
+    /// Waits until the server takes requests. Returns the process that it names.
+    async fn settled(&mut self) -> Result<Option<i32>, Error> {
+        let mut process = None;
         loop {
             match self.hear().await? {
-                Message::ParameterStatus(_) | Message::BackendKeyData(_) => {}
-                Message::ReadyForQuery(_) => return Ok(()),
+                Message::ParameterStatus(_) => {}
+                Message::BackendKeyData(body) => process = Some(body.process_id()),
+                Message::ReadyForQuery(_) => return Ok(process),
                 _ => return Err(unexpected()),
             }
         }

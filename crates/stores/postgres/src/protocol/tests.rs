@@ -23,7 +23,7 @@ pub(crate) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     [&[tag], &length.to_be_bytes()[..], body].concat()
 }
 
-fn row(fields: &[Option<&[u8]>]) -> Vec<u8> {
+pub(crate) fn row(fields: &[Option<&[u8]>]) -> Vec<u8> {
     let mut body = u16::try_from(fields.len()).unwrap().to_be_bytes().to_vec();
     for field in fields {
         let length = field.map_or(-1, |field| i32::try_from(field.len()).unwrap());

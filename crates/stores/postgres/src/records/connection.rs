@@ -63,6 +63,10 @@ impl Operations for Connection {
     async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         self.transaction(requests, answers).await
     }
+
+    async fn check(&mut self) -> Result<(), String> {
+        self.session.check().await
+    }
 }
 
 /// A transaction under way. Steps whose answers are not needed to go on are held back until they can be sent
