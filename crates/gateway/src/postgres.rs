@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Deref, sync::Arc, time::Duration};
 use acidtest_model::Address;
 use acidtest_transport::{CONNECT, TlsError, Transport};
 use tokio::sync::Mutex;
-use tokio_postgres::{Client, Config, NoTls, Statement, config::SslMode};
+use tokio_postgres::{Client, Config, NoTls, Statement, config::SslMode, error::SqlState};
 #[cfg(feature = "tls")]
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -144,14 +144,41 @@ pub(crate) fn unreached(error: &tokio_postgres::Error, address: &Address) -> Str
     }
 }
 
+/// Why a statement is there that this connection has not prepared, or is gone that it has.
+const HANDED_ON: &str = "sessions of the server are handed on between connections, as by a pooler in transaction mode\n  \
+                         remedy: give the server's own address, or that of a pool in session mode that resets its sessions";
+
 /// What the server says, or else what the driver does, with its cause.
 pub(crate) fn words(error: &tokio_postgres::Error) -> String {
     if let Some(said) = error.as_db_error() {
-        return said.message().to_owned();
+        return explained(said.code(), said.message());
     }
     let mut text = error.to_string();
     if let Some(cause) = std::error::Error::source(error) {
         text = format!("{text}: {cause}");
     }
     text
+}
+
+/// The server's words, and more where they show that sessions are handed on.
+fn explained(code: &SqlState, message: &str) -> String {
+    let is_handed_on = [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME].contains(code);
+    if is_handed_on { format!("{message}: {HANDED_ON}") } else { message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_of_somebody_else_names_the_pooler() {
+        for code in ["42P05", "26000"] {
+            let said = explained(&SqlState::from_code(code), "no");
+            assert!(
+                said.starts_with("no: ") && said.contains("pooler") && said.contains("remedy: "),
+                "{said}"
+            );
+        }
+        assert_eq!(explained(&SqlState::UNIQUE_VIOLATION, "no"), "no");
+    }
 }

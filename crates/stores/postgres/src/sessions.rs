@@ -178,6 +178,24 @@ impl Probe for ProbeConnection<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::ServerError;
+
+    #[test]
+    fn a_statement_of_somebody_else_names_the_pooler() {
+        let error = |code: &str| {
+            Error::Answered(Box::new(ServerError {
+                code: SqlState::from_code(code),
+                message: "no".to_owned(),
+                ends_connection: false,
+                constraint: None,
+            }))
+        };
+        for code in ["42P05", "26000"] {
+            let said = explained(&error(code));
+            assert!(said.contains(code) && said.contains("pooler") && said.contains("remedy: "), "{said}");
+        }
+        assert_eq!(explained(&error("23505")), "no (23505)");
+    }
 
     #[test]
     fn what_has_changed_is_told() {
