@@ -50,7 +50,8 @@ async fn route(service: &Arc<Service>, request: Request<Incoming>) -> Result<Ans
                 StatusCode::NOT_FOUND,
                 "there is nothing at this path",
                 "entries go to POST /logs; GET has /, /metrics, /healthz and /readyz",
-            ));
+            )
+            .none_taken());
         }
     };
     // HTTP's library answers HEAD without the body
@@ -62,6 +63,7 @@ async fn route(service: &Arc<Service>, request: Request<Incoming>) -> Result<Ans
             "this path takes another method",
             format!("{} takes {allowed}", request.uri().path()),
         )
+        .none_taken()
         .answer();
         header(&mut answer, ALLOW, if allowed == Method::POST { "POST" } else { "GET" });
         return Ok(answer);
@@ -164,8 +166,8 @@ async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result
 }
 
 async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, Box<Problem>> {
-    let user = authenticated(service, &request).await?;
-    let form = form(&request)?;
+    let user = authenticated(service, &request).await.map_err(Problem::none_taken)?;
+    let form = form(&request).map_err(Problem::none_taken)?;
     let held = body::read(service, &user.name, request.into_body())
         .await
         .map_err(|unread| unread_body(service, unread))?;

@@ -218,14 +218,22 @@ struct Response {
 struct Problem {
     title: String,
     detail: String,
+    /// How many of its entries were taken, where the gateway says so.
+    accepted: Option<u64>,
+}
+
+impl Problem {
+    fn read(body: &str) -> Option<Self> {
+        serde_json::from_str(body).ok()
+    }
 }
 
 /// A status with what was said with it, or its beginning.
 fn said(status: u16, body: &str) -> String {
-    let text = match serde_json::from_str(body) {
+    let text = match Problem::read(body) {
         // some details begin with the title
-        Ok(Problem { title, detail }) if !title.is_empty() && detail.starts_with(&title) => detail,
-        Ok(Problem { title, detail }) if !detail.is_empty() => format!("{title}: {detail}"),
+        Some(Problem { title, detail, .. }) if !title.is_empty() && detail.starts_with(&title) => detail,
+        Some(Problem { title, detail, .. }) if !detail.is_empty() => format!("{title}: {detail}"),
         // what is wrong with each entry stands elsewhere in it
         _ => body.to_owned(),
     };
@@ -305,15 +313,20 @@ impl Operations for Connection {
 }
 
 /// How a request has ended that was answered so.
+///
+/// A proxy before the gateway may have passed the request on, whatever status it answers with: only the gateway itself says how
+/// many of the entries were taken.
 fn ended(response: &Response) -> Attempt {
     let Response { status, body, stays } = response;
+    let none_taken = || Problem::read(body).is_some_and(|problem| problem.accepted == Some(0));
     match status {
         201 | 202 => Attempt::Ok,
         // of a request that is kept in several records, some may have been taken
-        429 if body.contains("\"accepted\":0") => Attempt::Refused,
+        429 if none_taken() => Attempt::Refused,
         // nothing of the request was looked at
-        401 | 403 | 404 | 405 | 411 | 413 | 415 => {
-            Attempt::Failed(Fault { message: said(*status, body), connection_lost: !stays })
+        401 | 404 | 405 | 408 | 413 | 415 if none_taken() => {
+            let fault = if *stays { Fault::answered } else { Fault::lost };
+            Attempt::Failed(fault(said(*status, body)))
         }
         // some of its entries may have been taken, or what could not be synced may be found after a restart
         _ => Attempt::Unknown(Fault::lost(said(*status, body))),
@@ -356,13 +369,27 @@ mod tests {
     fn only_what_is_told_to_be_refused_is() {
         let end = |status, body: &str| ended(&Response { status, body: body.to_owned(), stays: true });
         assert!(matches!(end(202, ""), Attempt::Ok));
-        assert!(matches!(end(429, r#"{"title":"full","accepted":0}"#), Attempt::Refused));
+        let problem = |rest: &str| format!(r#"{{"title":"no","detail":"why"{rest}}}"#);
+        let none = problem(r#","accepted":0"#);
+        assert!(matches!(end(429, &none), Attempt::Refused));
         for (status, body) in
             [(429, r#"{"accepted":3,"taken":[[0,2]]}"#), (429, ""), (409, ""), (503, ""), (400, "")]
         {
             assert!(matches!(end(status, body), Attempt::Unknown(_)), "{status} {body}");
         }
-        assert!(matches!(end(401, ""), Attempt::Failed(_)));
+        for status in [401, 404, 405, 408, 413, 415] {
+            assert!(matches!(end(status, &none), Attempt::Failed(fault) if !fault.connection_lost));
+            // as a proxy that looks at answers, too, and withholds this one
+            for body in ["", "<html>403 Forbidden</html>", &problem(""), &problem(r#","accepted":1"#)] {
+                assert!(matches!(end(status, body), Attempt::Unknown(_)), "{status} {body}");
+            }
+        }
+        // what could not be synced may be found after a restart; a proxy waits no longer, or has lost the gateway
+        for (status, body) in [(503, &*none), (504, "<html>"), (502, ""), (500, "")] {
+            assert!(matches!(end(status, body), Attempt::Unknown(_)), "{status} {body}");
+        }
+        let closing = Response { status: 401, body: none.clone(), stays: false };
+        assert!(matches!(ended(&closing), Attempt::Failed(fault) if fault.connection_lost));
     }
 
     #[test]
