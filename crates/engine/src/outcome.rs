@@ -47,17 +47,25 @@ pub struct Fault {
     pub message: String,
     /// Whether the connection can no longer be used.
     pub connection_lost: bool,
+    /// Whether the server answers, and serves nobody for now: it has yet to load its data, say, or is the primary no more.
+    /// Another connection may find one that serves, but hardly at once.
+    pub turned_away: bool,
 }
 
 impl Fault {
     /// A fault that the store answered with: the connection can still be used.
     pub fn answered(message: impl Into<String>) -> Self {
-        Self { message: message.into(), connection_lost: false }
+        Self { message: message.into(), connection_lost: false, turned_away: false }
     }
 
     /// A fault that cost the connection.
     pub fn lost(message: impl Into<String>) -> Self {
-        Self { message: message.into(), connection_lost: true }
+        Self { connection_lost: true, ..Self::answered(message) }
+    }
+
+    /// A fault of a server that turns clients away for now: it counts as a lost connection.
+    pub fn turned_away(message: impl Into<String>) -> Self {
+        Self { turned_away: true, ..Self::lost(message) }
     }
 }
 
@@ -82,7 +90,9 @@ impl Attempt {
     #[must_use]
     pub fn after_a_part(self) -> Self {
         match self {
-            Self::Failed(fault) | Self::Unknown(fault) => Self::Unknown(Fault::lost(fault.message)),
+            Self::Failed(fault) | Self::Unknown(fault) => {
+                Self::Unknown(Fault { connection_lost: true, ..fault })
+            }
             Self::Ok | Self::Refused | Self::Conflict => Self::Unknown(Fault::lost("done in part")),
         }
     }

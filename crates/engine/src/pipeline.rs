@@ -183,7 +183,7 @@ impl Seat {
         }
     }
 
-    fn outcome(&self, attempt: Attempt) -> Outcome {
+    fn outcome(&mut self, attempt: Attempt) -> Outcome {
         match attempt {
             Attempt::Ok => Outcome::Ok,
             Attempt::Refused => Outcome::Refused,

@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     future::{Future, poll_fn},
+    mem,
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
@@ -52,6 +53,12 @@ const KNOCK: u64 = 50_000_000;
 /// Nanoseconds (5 s) that opening a connection may take.
 const CONNECT: u64 = 5_000_000_000;
 
+/// Nanoseconds (1 ms) until a client tries again to reach a server that was away, or that turned it away. The wait doubles with
+/// each further try.
+const RETURN: u64 = 1_000_000;
+/// Nanoseconds (250 ms) that this wait never exceeds.
+const RETURN_MOST: u64 = 250_000_000;
+
 /// Back-off after the first conflict: up to this many nanoseconds (100 µs). The limit doubles with each further
 /// conflict.
 const BACKOFF: u64 = 100_000;
@@ -94,6 +101,42 @@ struct Cuts {
     seen: u32,
     /// Whether the last exchange was given up for that.
     is_cut: bool,
+}
+
+/// When a client returns to a server that answers and serves nobody.
+///
+/// Its connection is opened at once, and says nothing of whether it will serve. So the wait grows from one connection to the
+/// next, until one has served for longer than any wait.
+#[derive(Clone, Copy, Debug)]
+struct Return {
+    is_turned_away: bool,
+    /// How long the client waits before it returns, in nanoseconds.
+    wait: u64,
+    /// When its connection was opened.
+    opened: u64,
+}
+
+impl Return {
+    fn new() -> Self {
+        Self { is_turned_away: false, wait: RETURN, opened: 0 }
+    }
+
+    /// How long to wait for the next connection, after one that ended now; not at all if it was simply lost.
+    fn wait(&mut self, now: u64) -> u64 {
+        if now.saturating_sub(self.opened) > RETURN_MOST {
+            self.wait = RETURN;
+        }
+        if !mem::take(&mut self.is_turned_away) {
+            return 0;
+        }
+        let next = longer(self.wait);
+        mem::replace(&mut self.wait, next)
+    }
+}
+
+/// The wait after this one.
+fn longer(wait: u64) -> u64 {
+    (wait * 2).min(RETURN_MOST)
 }
 
 /// The timer that wakes a client which waits.
@@ -163,6 +206,7 @@ pub struct Seat {
     /// Whether the connection opened last can still be used. Once a connection is given up, no answer on it counts
     /// any more.
     connected: bool,
+    returns: Return,
 }
 
 impl Seat {
@@ -186,6 +230,7 @@ impl Seat {
             rest_for_work,
             owed: 0.0,
             connected: false,
+            returns: Return::new(),
         }
     }
 
@@ -568,7 +613,9 @@ impl Seat {
         }
     }
 
-    pub(crate) fn note(&self, fault: &Fault) -> bool {
+    /// Counts a fault. Whether it cost the connection.
+    pub(crate) fn note(&mut self, fault: &Fault) -> bool {
+        self.returns.is_turned_away = fault.turned_away;
         if self.phase == Phase::Measured {
             self.shared.totals.fault(&fault.message);
         }
@@ -708,6 +755,7 @@ impl Seat {
         let in_time = || Err(format!("no connection within {:?}", Duration::from_nanos(CONNECT)));
         let opened = answer.unwrap_or_else(in_time);
         self.connected = opened.is_ok();
+        self.returns.opened = self.shared.clock.now();
         opened
     }
 
@@ -715,7 +763,11 @@ impl Seat {
     pub(crate) async fn reconnect(&mut self, mut connect: impl AsyncFnMut() -> Result<(), String>) {
         let lost = self.shared.clock.now();
         self.connected = false;
-        let mut wait = 1_000_000;
+        match self.returns.wait(lost) {
+            0 => {}
+            wait => self.sleep_until(lost + wait).await,
+        }
+        let mut wait = RETURN;
         while !self.shared.control.stopping() {
             match self.connect(connect()).await {
                 Ok(()) if self.phase == Phase::Measured => return self.shared.totals.reconnected(),
@@ -727,7 +779,7 @@ impl Seat {
                 }
             }
             self.sleep_until(self.shared.clock.now() + wait).await;
-            wait = (wait * 2).min(250_000_000);
+            wait = longer(wait);
         }
     }
 }

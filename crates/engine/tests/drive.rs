@@ -779,6 +779,33 @@ fn a_failure_that_keeps_its_connection_is_no_reconnect() {
     assert_eq!((measurement.reconnects, world.connections.load(SeqCst)), (0, 1));
 }
 
+/// A server that answers and serves nobody is asked now and then, and not as fast as it turns clients away.
+#[test]
+fn a_client_that_is_turned_away_waits_longer_each_time_before_it_returns() {
+    let turned_away = || Act::Answer(Attempt::Failed(Fault::turned_away("READONLY")));
+    let (measurement, world) = simulate(for_millis(10_000), 1, move |_| turned_away());
+    let attempts = world.attempts.load(SeqCst);
+    // 1 + 2 + 4 + … + 128 ms, then one in 250 ms
+    assert!((40..=50).contains(&attempts), "{attempts}");
+    assert_eq!(measurement.reconnects, attempts);
+    // what it serves between two refusals is no sign that it serves all: a replica reads
+    let (_, world) = simulate(for_millis(10_000), 1, move |attempt| match attempt % 3 {
+        2 => turned_away(),
+        _ => Act::After(Duration::from_millis(1), Attempt::Ok),
+    });
+    assert!((3 * 35..=3 * 50).contains(&world.attempts.load(SeqCst)), "{:?}", world.attempts);
+    // a server that has served for long is found again at once: 400 ms each, and no more than 2 ms to come back
+    let (_, world) = simulate(for_millis(10_000), 1, move |attempt| match attempt % 2 {
+        1 => turned_away(),
+        _ => Act::After(Duration::from_millis(400), Attempt::Ok),
+    });
+    assert!(world.attempts.load(SeqCst) >= 2 * 24, "{:?}", world.attempts);
+    // a connection that was simply lost is replaced at once
+    let lost = || Act::After(Duration::from_millis(1), Attempt::Failed(Fault::lost("reset")));
+    let (measurement, _) = simulate(for_millis(1_000), 1, move |_| lost());
+    assert!(measurement.reconnects > 300, "{}", measurement.reconnects);
+}
+
 #[test]
 fn a_trial_is_stopped_while_operations_hang() {
     let world = Arc::new(World::default());

@@ -91,8 +91,11 @@ impl Publisher for Producer {
             // the message was certainly not sent; the next `settle` reports it
             Err(error) => {
                 let message = error.to_string();
-                let connection_lost = !matches!(error, Error::TooLong { .. });
-                let attempt = Attempt::Failed(Fault { message, connection_lost });
+                let fault = match error {
+                    Error::TooLong { .. } => Fault::answered(message),
+                    _ => Fault::lost(message),
+                };
+                let attempt = Attempt::Failed(fault);
                 self.unsent.push(Completion { number, attempt });
             }
         }
