@@ -76,5 +76,5 @@ impl Session {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn failed(error: Error) -> LockError {
-    LockError::of(attempt(&error, Effect::Change))
+    LockError::of(attempt(&error, Effect::Script))
 }

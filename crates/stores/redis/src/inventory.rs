@@ -343,7 +343,7 @@ impl Client {
         let asked = self.session.run(&CAPTURE, |script| {
             script.arg(1).arg(&key).arg(capture.units);
         });
-        let changed = ended(Request::Change);
+        let changed = ended(Request::Script);
         taken.clear();
         for withdrawal in asked.await.and_then(pairs).map_err(&changed)? {
             let [warehouse, count] = withdrawal;

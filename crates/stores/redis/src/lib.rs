@@ -2,6 +2,8 @@
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
+#[cfg(test)]
+mod behind_a_proxy;
 mod inventory;
 mod keys;
 mod lock;
@@ -12,6 +14,7 @@ mod point;
 mod protocol;
 mod queue;
 mod records;
+mod refusal;
 mod server;
 mod session;
 mod settings;

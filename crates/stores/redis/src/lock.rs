@@ -117,7 +117,7 @@ pub(crate) async fn write(
     token: i64,
     change: impl Fn(&mut Cmd),
 ) -> Step<Attempt> {
-    settle(session, locked, token, Request::Change, change).await
+    settle(session, locked, token, Request::Script, change).await
 }
 
 async fn settle(

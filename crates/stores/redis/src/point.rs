@@ -51,7 +51,7 @@ impl Point {
         });
         match counted.await.and_then(Reply::integer::<i64>) {
             Ok(_) => Attempt::Ok,
-            Err(error) => attempt(&error, Request::Change),
+            Err(error) => attempt(&error, Request::Script),
         }
     }
 }

@@ -8,7 +8,10 @@ use acidtest_transport::{TlsError, Transport, demand};
 use redis::{Cmd, cmd};
 use tokio::time::timeout;
 
-use crate::protocol::{ConnectError, Connection, Error};
+use crate::{
+    protocol::{ConnectError, Connection, Error},
+    refusal,
+};
 
 /// How long connecting and logging in may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -121,19 +124,23 @@ fn is_dropped(error: &io::Error) -> bool {
 pub enum Request {
     /// None: it reads, or takes or gives up a lock.
     Harmless,
-    /// A change by a command or script, which an error reply proves not to have happened.
+    /// A change by one command.
     Change,
+    /// A change by a script, of whose commands some may have been carried out before one failed.
+    Script,
 }
 
 /// How an error ends the operation that met it.
 #[must_use]
 pub fn attempt(error: &Error, request: Request) -> Attempt {
     match (error, request) {
-        (Error::Answered(error), _) => Attempt::Failed(Fault::answered(error.to_string())),
+        (Error::Answered(error), _) => refusal::ended(error, request),
         (Error::NotSent(words), _) | (Error::Lost(words), Request::Harmless) => {
             Attempt::Failed(Fault::lost(words.as_str()))
         }
-        (Error::Lost(words), Request::Change) => Attempt::Unknown(Fault::lost(words.as_str())),
+        (Error::Lost(words), Request::Change | Request::Script) => {
+            Attempt::Unknown(Fault::lost(words.as_str()))
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::mem;
 
-use acidtest_engine::{Attempt, Fault};
+use acidtest_engine::Attempt;
 use redis::{Cmd, Pipeline, ToRedisArgs, cmd};
 
 use crate::{
     protocol::{Answers, Batch, Connection, Error, Replies, Reply, ServerError, nonsense},
+    refusal,
     server::{Request, attempt, ended},
 };
 
@@ -171,13 +172,13 @@ impl<'a> Reads<'a> {
 
 /// What has become of `MULTI`, of so many commands, and of `EXEC`.
 fn executed(mut answers: Answers<'_>, commands: usize, effect: Request) -> Step<Option<Replies<'_>>> {
-    let in_part = |error: ServerError| match effect {
-        Request::Harmless => Attempt::Failed(Fault::answered(error.to_string())),
-        Request::Change => Attempt::Unknown(Fault::lost(error.to_string())),
+    let in_part = |error: &ServerError| match effect {
+        Request::Harmless => refusal::ended(error, effect),
+        Request::Change | Request::Script => refusal::unproved(error),
     };
     // then the commands were carried out one by one
     if let Some(Err(Error::Answered(error))) = answers.next() {
-        return Err(in_part(error));
+        return Err(in_part(&error));
     }
     let queued = answers.by_ref().take(commands).filter_map(Result::err);
     let mut refusals = queued.filter_map(|error| error.answer().cloned());
@@ -187,13 +188,13 @@ fn executed(mut answers: Answers<'_>, commands: usize, effect: Request) -> Step<
         Some(Ok(Reply::Array(values))) if values.len() == commands => {
             match values.clone().find_map(Reply::error) {
                 None => Ok(Some(values)),
-                Some(error) => Err(in_part(error)),
+                Some(error) => Err(in_part(&error)),
             }
         }
-        Some(Err(Error::Answered(error))) if error.code() == "EXECABORT" => {
-            Err(Attempt::Failed(Fault::answered(refused.unwrap_or(error).to_string())))
+        Some(Err(Error::Answered(error))) if refusal::is_aborted(&error) => {
+            Err(Attempt::Failed(refusal::fault(&refused.unwrap_or(error))))
         }
-        Some(Err(Error::Answered(error))) => Err(in_part(error)),
+        Some(Err(Error::Answered(error))) => Err(in_part(&error)),
         Some(Err(error)) => Err(attempt(&error, effect)),
         Some(Ok(_)) | None => Err(attempt(&nonsense(), effect)),
     }

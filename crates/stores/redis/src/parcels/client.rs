@@ -168,7 +168,7 @@ impl Client {
                 add_texts(settle, scan);
             }
         });
-        let effect = if number > 0 { Effect::Change } else { Effect::Harmless };
+        let effect = if number > 0 { Effect::Script } else { Effect::Harmless };
         let first: Option<u64> = asked.await.and_then(Reply::optional).map_err(ended(effect))?;
         let first = match first {
             // nothing was to be written, whoever holds the locks now
@@ -192,7 +192,7 @@ impl Client {
             }
         });
         let given = asked.await.and_then(|answer| given(answer, scans.len(), &mut self.counts));
-        let first = given.map_err(ended(Effect::Change))?;
+        let first = given.map_err(ended(Effect::Script))?;
         self.tell(first, inserted);
         Ok(Attempt::Ok)
     }

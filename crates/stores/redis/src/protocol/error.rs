@@ -22,6 +22,11 @@ impl ServerError {
         self.0.split(' ').next().unwrap_or_default()
     }
 
+    /// The code behind the words that say that it is the reason; else what the error begins with.
+    pub(crate) fn because(&self, words: &str) -> &str {
+        self.0.strip_prefix(words).unwrap_or(&self.0).split(' ').next().unwrap_or_default()
+    }
+
     /// The same error, of a request of which so many more commands were refused.
     pub(crate) fn and_more(self, more: usize) -> Self {
         match more {

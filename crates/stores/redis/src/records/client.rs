@@ -58,7 +58,7 @@ impl Client {
             insert.arg(&request.key);
             names.add_record(insert, 0, &request.fields);
         });
-        let is_new = asked.await.and_then(Reply::flag).map_err(ended(Effect::Change))?;
+        let is_new = asked.await.and_then(Reply::flag).map_err(ended(Effect::Script))?;
         Ok(if is_new { Attempt::Ok } else { Attempt::Refused })
     }
 
@@ -125,7 +125,7 @@ impl Client {
             update.arg(1).arg(&*key);
             names.add_fields(update, &request.fields);
         });
-        let written = asked.await.and_then(Reply::optional).map_err(ended(Effect::Change))?;
+        let written = asked.await.and_then(Reply::optional).map_err(ended(Effect::Script))?;
         let Some(version) = written else { return Ok(Attempt::Refused) };
         answer.wrote(version);
         Ok(Attempt::Ok)
@@ -137,7 +137,7 @@ impl Client {
             modify.arg(1).arg(&*key);
             names.add_fields(modify, &request.fields);
         });
-        let reply = asked.await.map_err(ended(Effect::Change))?;
+        let reply = asked.await.map_err(ended(Effect::Script))?;
         let found = take(reply, &names.columns, answer).map_err(Attempt::after_a_part)?;
         if found == Lookup::Nothing {
             return Ok(Attempt::Refused);
@@ -278,7 +278,7 @@ impl Client {
                 }
             }
         });
-        let changed = ended(Effect::Change);
+        let changed = ended(Effect::Script);
         let done = match asked.await.map_err(&changed)? {
             Reply::Nil => return Ok(Attempt::Refused),
             done => done.array().map_err(&changed)?,
