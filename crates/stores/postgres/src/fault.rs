@@ -23,18 +23,32 @@ pub enum SendState {
 
 /// How an error ends the operation that met it.
 ///
-/// An error that the server reports for a statement proves that the statement, and with it the transaction, had no effect:
-/// past the moment of commit PostgreSQL reports none, it panics. That does not hold where the server goes down, where a proxy
-/// says that its server is gone, or where no answer comes. Nor does it where a commit was sent and the answer is one that other
-/// servers of this protocol give when they do not know how it ended.
+/// An error that PostgreSQL reports for a statement proves that the statement, and with it the transaction, had no effect:
+/// past the moment of commit it reports none, it panics. But the error may be that of a proxy, or of another server of this
+/// protocol, which has passed on or committed what it answers so. So one that answers a commit proves something only by a
+/// code that PostgreSQL has for a statement, and that nothing else is known to use for anything else.
 #[must_use]
 pub fn attempt(error: &Error, sent: SendState) -> Attempt {
     let words = error.to_string();
     match error {
         Error::NotSent(_) => lost(SendState::Nothing, words),
         Error::Answered(answer) if is_conflict(&answer.code) => Attempt::Conflict,
-        Error::Answered(answer) if proves_no_effect(answer, sent) => Attempt::Failed(Fault::answered(words)),
-        Error::Answered(_) | Error::Lost(_) => lost(sent, words),
+        Error::Answered(answer) if sent == SendState::Nothing || proves_no_effect(answer) => {
+            Attempt::Failed(fault(answer, words))
+        }
+        Error::Answered(answer) => Attempt::Unknown(Fault { connection_lost: true, ..fault(answer, words) }),
+        Error::Lost(_) => lost(sent, words),
+    }
+}
+
+/// What an error means for the connection.
+fn fault(answer: &ServerError, words: String) -> Fault {
+    if turns_away(answer) {
+        Fault::turned_away(words)
+    } else if ends_connection(answer) {
+        Fault::lost(words)
+    } else {
+        Fault::answered(words)
     }
 }
 
@@ -52,17 +66,36 @@ fn is_conflict(code: &SqlState) -> bool {
         .contains(code)
 }
 
-fn proves_no_effect(answer: &ServerError, sent: SendState) -> bool {
-    !ends_connection(answer) && (sent == SendState::Nothing || !may_hide_a_commit(answer))
+/// The classes of SQLSTATEs that are of a statement, and so come before a commit.
+///
+/// Among the others are those that come when a commit has been made: class XX is what `YugabyteDB` makes of a write that a node
+/// did not answer in time (`FetchErrorCode` in `yb_pg_errcodes`, issue #22096), and what Pgpool-II and Supavisor say for
+/// themselves; 57014 is what `CockroachDB` puts in the place of any other answer when a statement's time is over
+/// (`conn_executor_exec.go`); class 58 is of the system, such as of the disk that holds the log, and what `PgCat` says.
+const OF_A_STATEMENT: [&str; 13] = [
+    "0A", // not supported
+    "21", // too many rows or too few
+    "22", // the values
+    "23", // the constraints
+    "25", // the transaction has failed before, or is read-only
+    "26", // no such prepared statement
+    "3D", // no such database
+    "3F", // no such schema
+    "42", // syntax, names and rights
+    "44", // a view's check
+    "53", // no memory or disk is left to carry it out
+    "54", // it is too complex
+    "P0", // raised by a function
+];
+
+/// Whether an error in the place of a commit's answer proves that there was none.
+fn proves_no_effect(answer: &ServerError) -> bool {
+    !ends_connection(answer) && OF_A_STATEMENT.iter().any(|class| answer.code.code().starts_with(class))
 }
 
-/// Whether servers that speak PostgreSQL's protocol may answer a commit so although it took effect: class XX is what
-/// `YugabyteDB` makes of a write that a node did not answer in time (`FetchErrorCode` in `yb_pg_errcodes`, issue #22096), and
-/// 57014 what `CockroachDB` puts in the place of any other answer when a statement's time is over (`conn_executor_exec.go`).
-/// Class 58 is of the system, such as of the disk that holds the log.
-fn may_hide_a_commit(answer: &ServerError) -> bool {
-    let code = answer.code.code();
-    answer.code == SqlState::QUERY_CANCELED || code.starts_with("XX") || code.starts_with("58")
+/// Whether the server serves nobody for now, or writes nothing: it goes down or comes up (class 57P), or is a standby (25006).
+fn turns_away(answer: &ServerError) -> bool {
+    answer.code == SqlState::READ_ONLY_SQL_TRANSACTION || answer.code.code().starts_with("57P")
 }
 
 /// Whether the server, or a proxy before it, says that the connection is of no more use, or that it does not know the end.
@@ -170,7 +203,7 @@ mod tests {
             Attempt::Unknown(fault) => ("unknown", fault.connection_lost),
             other => panic!("{other:?}"),
         };
-        for code in ["23505", "22012", "53100", "25P02"] {
+        for code in ["23505", "22012", "53100", "25P02", "42501", "26000", "P0001"] {
             for sent in [SendState::Nothing, SendState::Commit] {
                 assert_eq!(ended("ERROR", code, sent), ("failed", false), "{code}");
             }
@@ -181,10 +214,20 @@ mod tests {
             assert_eq!(ended(severity, code, SendState::Nothing), ("failed", true), "{code}");
             assert_eq!(ended(severity, code, SendState::Commit), ("unknown", true), "{code}");
         }
-        for code in ["XX000", "58030", "57014"] {
+        // by PostgreSQL's kin and proxies, and by nobody that is known
+        for code in ["XX000", "58030", "57014", "58000", "HY000", "99999", "40002", "2D000", "F0001"] {
             assert_eq!(ended("ERROR", code, SendState::Nothing), ("failed", false), "{code}");
             assert_eq!(ended("ERROR", code, SendState::Commit), ("unknown", true), "{code}");
         }
+        for (severity, code) in [("ERROR", "25006"), ("FATAL", "57P03"), ("FATAL", "57P01")] {
+            let Attempt::Failed(fault) = attempt(&server(severity, code), SendState::Nothing) else {
+                panic!()
+            };
+            assert!(fault.connection_lost && fault.turned_away, "{code}");
+        }
+        // a standby writes nothing
+        let standby = attempt(&server("ERROR", "25006"), SendState::Commit);
+        assert!(matches!(standby, Attempt::Failed(fault) if fault.turned_away));
         for code in ["40001", "40P01", "55P03"] {
             assert_eq!(attempt(&server("ERROR", code), SendState::Commit), Attempt::Conflict, "{code}");
         }

@@ -223,7 +223,7 @@ impl SqlSession for Session {
         });
         let answered = answered.await?;
         for changed in answered.came().iter() {
-            let rows = changed.map_err(|error| fault::attempt(error, Part::Last.sent(error)))?;
+            let rows = changed.map_err(|error| fault::attempt(error, answered.sent()))?;
             // the row was read and locked but has vanished, while COMMIT keeps the units that other UPDATEs took
             changed_one(rows.count()).map_err(Attempt::after_a_part)?;
         }

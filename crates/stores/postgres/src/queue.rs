@@ -187,7 +187,7 @@ async fn insert_all(session: &mut Session, insert: Statement, bodies: &[Vec<u8>]
         session.part(Part::Whole, |pipeline| pipeline.run(insert, [Value::Other(&bodies)])).await?;
     let came = answered.came().get(0);
     answered.begun(may_have_changed(came))?;
-    came.map_err(|error| fault::attempt(error, Part::Whole.sent(error)))?;
+    came.map_err(|error| fault::attempt(error, answered.sent()))?;
     answered.committed()
 }
 

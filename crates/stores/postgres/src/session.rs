@@ -4,7 +4,7 @@ use acidtest_workloads::{Attempt, Fault};
 
 use crate::{
     ConnectOptions, Value,
-    fault::{self, SendState, ends_connection},
+    fault::{self, SendState},
     protocol::{Answers, Connection, Ended, Error, Pipeline, Rows, Statement},
     sessions::{SessionState, explained},
 };
@@ -47,17 +47,6 @@ impl Part {
     pub(crate) fn commits(self) -> bool {
         matches!(self, Self::Last | Self::Whole)
     }
-
-    /// Which effects an error with a statement of this part leaves possible: an error that the server reports for
-    /// the statement has ended the transaction, so that a COMMIT sent behind it only rolled back. One that says that the
-    /// connection is at its end says nothing of the COMMIT: a proxy reports it where the statement's answer was lost.
-    pub(crate) fn sent(self, error: &Error) -> SendState {
-        match error {
-            Error::Lost(_) if self.commits() => SendState::Commit,
-            Error::Answered(answer) if self.commits() && ends_connection(answer) => SendState::Commit,
-            _ => SendState::Nothing,
-        }
-    }
 }
 
 /// The answers to the parts of a transaction that were sent at once.
@@ -70,6 +59,17 @@ impl<'a> Answered<'a> {
     /// Answers to the statements between BEGIN and COMMIT.
     pub(crate) fn came(&self) -> Answers<'a> {
         self.answers.between(self.part.begins().into(), self.part.commits().into())
+    }
+
+    /// Which effects an error with a statement of this part leaves possible. An error that the server reports for the
+    /// statement has ended the transaction, so that a COMMIT sent behind it only rolled back, and says so. Where it does not, the
+    /// error is not the server's: a proxy reports one where the statement's answer was lost.
+    pub(crate) fn sent(&self) -> SendState {
+        let is_undone = || {
+            let last = self.answers.get(self.answers.len() - 1);
+            last.is_ok_and(|answer| answer.ended() == Ended::RolledBack)
+        };
+        if self.part.commits() && !is_undone() { SendState::Commit } else { SendState::Nothing }
     }
 
     /// Fails if BEGIN was sent and did. Statements sent behind a BEGIN that failed ran as a transaction by themselves,
@@ -287,7 +287,7 @@ pub(crate) mod tests {
             let answered = session.part(Part::Whole, |pipeline| pipeline.run(statement, ONE)).await.unwrap();
             let came = answered.came().get(0);
             let ended = answered.begun(may_have_changed(came)).and_then(|()| {
-                let rows = came.map_err(|error| fault::attempt(error, Part::Whole.sent(error)))?;
+                let rows = came.map_err(|error| fault::attempt(error, answered.sent()))?;
                 changed_one(rows.count()).map_err(Attempt::after_a_part)?;
                 answered.committed()
             });
@@ -332,7 +332,7 @@ pub(crate) mod tests {
         let begin = || done("BEGIN");
         assert_eq!(whole(begin(), changed(), done("COMMIT")), Attempt::Ok);
         assert_eq!(whole(begin(), failed("ERROR", "40001"), done("ROLLBACK")), Attempt::Conflict);
-        for code in ["22012", "XX000", "57014"] {
+        for code in ["22012", "XX000", "57014", "58000", "HY000"] {
             assert!(is_failed(&whole(begin(), failed("ERROR", code), done("ROLLBACK"))), "{code}");
         }
         assert!(is_failed(&whole(begin(), changed(), done("ROLLBACK"))));
@@ -340,6 +340,13 @@ pub(crate) mod tests {
         for (severity, code) in [("FATAL", "08P01"), ("ERROR", "08006"), ("FATAL", "57P01")] {
             assert!(is_unknown(&whole(begin(), error(severity, code), Vec::new())), "{code}");
         }
+        // what stands between has passed all on, and says something else of the write; or it says nothing of the commit
+        for code in ["XX000", "58000", "57014"] {
+            assert!(is_unknown(&whole(begin(), failed("ERROR", code), done("COMMIT"))), "{code}");
+            assert!(is_unknown(&whole(begin(), failed("ERROR", code), Vec::new())), "{code}");
+        }
+        // a code of the server's own proves that it had ended the transaction
+        assert!(is_failed(&whole(begin(), failed("ERROR", "23505"), Vec::new())));
         // the commit itself met something that may have come behind it
         for code in ["40003", "XX000", "57014", "08006"] {
             assert!(is_unknown(&whole(begin(), changed(), failed("ERROR", code))), "{code}");

@@ -133,7 +133,7 @@ async fn locked(
         };
     }
     let last = session.part(Part::Last, |pipeline| insert.insert(pipeline, scans, batch)).await?;
-    let rows = last.came().get(0).map_err(|error| failed(error, Part::Last.sent(error)))?;
+    let rows = last.came().get(0).map_err(|error| failed(error, last.sent()))?;
     last.committed()?;
     take_ids(rows, scans, batch)
 }

@@ -113,7 +113,7 @@ impl<'a> Transaction<'a> {
         answered.begun(came().any(|((_, step), came)| step.what.writes() && may_have_changed(came)))?;
         self.begun = true;
         for ((place, step), came) in came() {
-            let came = came.map_err(|error| failed(step, error, part.sent(error)))?;
+            let came = came.map_err(|error| failed(step, error, answered.sent()))?;
             let read = take(step, came, SendState::Nothing, &mut self.answers[*place])
                 .map_err(|trouble| if commits { trouble.after_a_part() } else { trouble })?;
             let next = read.and_then(|version| self.statements.then(step, version));
