@@ -20,7 +20,10 @@ const CONFLICTS: [u16; 3] = [1213, 1205, 1020];
 /// SQLSTATE of a transaction that was rolled back in favour of another.
 const ROLLED_BACK: &str = "40001";
 
-/// Errors that do not say whether the statement took effect, as they may come when it has committed: the server
+/// Error 3101: a member of a replication group has rolled the transaction back during its commit, in favour of another.
+const ROLLED_BACK_BY_GROUP: u16 = 3101;
+
+/// Errors after which the connection is better given up, as they may come when a statement has committed: the server
 /// goes down (1053), the connection is ended (1080, 1927), the statement is interrupted (1317, 1969; 1907 where `ProxySQL`
 /// says it, 3024 by its time limit), the binary log or the commit itself fails (1026, 1180, 1598), the node has left its
 /// cluster (1047), something that has no number (1105, for which Vitess has several).
@@ -33,8 +36,27 @@ const OF_CLIENTS: Range<u16> = 2000..3000;
 const CONNECTION: &str = "08";
 
 /// Errors before anything is written: the engine lacks the operation (1031), the table or the server is read-only
-/// (1036, 1290), the table is full (1114), the record is too long (1118).
-const EARLY: [u16; 5] = [1031, 1036, 1114, 1118, 1290];
+/// (1036, 1290, 1836), the table is full (1114), the record is too long (1118), the arguments of a prepared statement are wrong
+/// (1210), or there is no such statement (1243), the session itself has locked out writes (1223).
+const EARLY: [u16; 9] = [1031, 1036, 1114, 1118, 1210, 1223, 1243, 1290, 1836];
+
+/// SQLSTATE classes of errors before anything is written: values, keys, rights and syntax.
+const EARLY_CLASSES: [&str; 3] = ["22", "23", "42"];
+
+/// Errors for which an engine with transactions rolls back what the statement has written: no memory is left (1037, 1038, 1041),
+/// nor room for locks (1206), a column has no value or a wrong one (1364, 1366), no next id is to be had (1467), a lock that is
+/// not waited for (3572), a check of the table's (3819).
+const ROLLS_BACK: [u16; 9] = [1037, 1038, 1041, 1206, 1364, 1366, 1467, 3572, 3819];
+
+/// SQLSTATE classes of such errors: too many rows, a transaction that only reads, a view's check, one that a procedure has raised.
+const CLASSES_THAT_ROLL_BACK: [&str; 4] = ["21", "25", "44", "45"];
+
+/// Error 1836: the server only reads.
+const READ_ONLY: u16 = 1836;
+/// Error 1290: an option of the server's forbids the statement, which may be the one by which it only reads.
+const FORBIDDEN_BY_OPTION: u16 = 1290;
+/// Error 1047 of class 08: a node of a Galera cluster is not up to date.
+const NODE_NOT_READY: u16 = 1047;
 
 /// Error 1062: a record with this key is there already.
 pub(crate) const DUPLICATE: u16 = 1062;
@@ -58,33 +80,73 @@ pub(crate) fn attempt(error: &Error, sent: SendState) -> Attempt {
     match error {
         Error::NotSent(_) => lost(SendState::Nothing, words),
         Error::Answered(answer) if is_conflict(answer, sent) => Attempt::Conflict,
-        Error::Answered(answer) if is_settled(answer, sent) => Attempt::Failed(Fault::answered(words)),
-        Error::Answered(_) | Error::Lost(_) => lost(sent, words),
+        Error::Answered(answer) if proves_no_effect(answer, sent) => Attempt::Failed(fault(answer, words)),
+        Error::Answered(answer) => Attempt::Unknown(Fault { connection_lost: true, ..fault(answer, words) }),
+        Error::Lost(_) => lost(sent, words),
     }
 }
 
-/// Whether an error proves that the operation had no effect.
-fn is_settled(answer: &ServerError, sent: SendState) -> bool {
-    let settled = !UNSETTLED.contains(&answer.code)
-        && !OF_CLIENTS.contains(&answer.code)
-        && !answer.state.starts_with(CONNECTION);
+/// What an error means for the connection.
+fn fault(answer: &ServerError, words: String) -> Fault {
+    if turns_away(answer) {
+        Fault::turned_away(words)
+    } else if ends_connection(answer) {
+        Fault::lost(words)
+    } else {
+        Fault::answered(words)
+    }
+}
+
+/// Whether the server writes nothing for now, or serves nobody. Options keep their names in every language.
+fn turns_away(answer: &ServerError) -> bool {
+    match answer.code {
+        READ_ONLY => true,
+        FORBIDDEN_BY_OPTION => {
+            ["read-only", "read_only"].iter().any(|option| answer.message.contains(option))
+        }
+        NODE_NOT_READY => answer.state.starts_with(CONNECTION),
+        _ => false,
+    }
+}
+
+/// Whether the connection is of no more use.
+fn ends_connection(answer: &ServerError) -> bool {
+    UNSETTLED.contains(&answer.code)
+        || OF_CLIENTS.contains(&answer.code)
+        || answer.state.starts_with(CONNECTION)
+}
+
+/// Whether an error proves that the operation had no effect. The error may be that of a proxy, which has passed on what it
+/// answers so, and has numbers of its own: one that answers a write proves something only by a code that the server has for
+/// what comes before a commit.
+fn proves_no_effect(answer: &ServerError, sent: SendState) -> bool {
     match sent {
-        SendState::Nothing | SendState::Write => settled,
-        SendState::InPlace => settled && is_early(answer),
+        SendState::Nothing => true,
+        SendState::Write => !ends_connection(answer) && (is_early(answer) || rolls_back(answer)),
+        SendState::InPlace => !ends_connection(answer) && is_early(answer),
         SendState::Commit => false,
     }
 }
 
-/// Whether an error comes before an engine without a log has touched the record: SQLSTATE classes 22 (values), 23
-/// (keys) and 42 (rights and syntax), or one of [`EARLY`].
+/// Whether an error comes before an engine without a log has touched the record.
 fn is_early(answer: &ServerError) -> bool {
-    ["22", "23", "42"].iter().any(|class| answer.state.starts_with(class)) || EARLY.contains(&answer.code)
+    is_of(answer, &EARLY_CLASSES) || EARLY.contains(&answer.code)
+}
+
+fn rolls_back(answer: &ServerError) -> bool {
+    is_of(answer, &CLASSES_THAT_ROLL_BACK) || ROLLS_BACK.contains(&answer.code)
+}
+
+fn is_of(answer: &ServerError, classes: &[&str]) -> bool {
+    classes.iter().any(|class| answer.state.starts_with(class))
 }
 
 /// Whether the operation lost against another transaction. A COMMIT that fails has rolled back for certain only
 /// where the server says so.
 fn is_conflict(answer: &ServerError, sent: SendState) -> bool {
-    answer.state == ROLLED_BACK || (sent != SendState::Commit && CONFLICTS.contains(&answer.code))
+    answer.state == ROLLED_BACK
+        || answer.code == ROLLED_BACK_BY_GROUP
+        || (sent != SendState::Commit && CONFLICTS.contains(&answer.code))
 }
 
 /// How an operation ends whose connection is gone: its outcome is unknown if a write or commit had been sent.
@@ -189,6 +251,59 @@ mod tests {
                 unknown(attempt(&error, SendState::Write)) && unknown(attempt(&error, SendState::Commit))
             );
         }
+    }
+
+    /// As `ProxySQL` and `MaxScale` have them, and as nobody does.
+    #[test]
+    fn an_error_of_unknown_origin_proves_nothing_of_a_write() {
+        for (code, state) in [
+            (9001, "HY000"),
+            (9006, "Y0000"),
+            (1815, "HY000"),
+            (1030, "HY000"),
+            (60_000, ""),
+            (1158, "HY000"),
+        ] {
+            let error = server(code, state);
+            for sent in [SendState::Write, SendState::InPlace, SendState::Commit] {
+                assert!(
+                    matches!(attempt(&error, sent), Attempt::Unknown(fault) if fault.connection_lost),
+                    "{code}"
+                );
+            }
+            // the transaction is rolled back next
+            let read = attempt(&error, SendState::Nothing);
+            assert!(matches!(read, Attempt::Failed(fault) if !fault.connection_lost), "{code}");
+        }
+        for (code, state) in
+            [(1364, "HY000"), (3819, "HY000"), (1792, "25006"), (1644, "45000"), (1836, "HY000")]
+        {
+            assert!(matches!(attempt(&server(code, state), SendState::Write), Attempt::Failed(_)), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_only_reads_turns_writers_away() {
+        let error = |code, state: &str, message: &str| {
+            let message = message.to_owned();
+            Error::Answered(Box::new(ServerError { code, message, state: state.to_owned() }))
+        };
+        let option =
+            "The MariaDB server is running with the --read-only option so it cannot execute this statement";
+        let only_reads = [error(1290, "HY000", option), error(1836, "HY000", "Running in read-only mode")];
+        for error in only_reads {
+            assert!(matches!(attempt(&error, SendState::Write), Attempt::Failed(fault) if fault.turned_away));
+            assert!(
+                matches!(attempt(&error, SendState::Commit), Attempt::Unknown(fault) if fault.turned_away)
+            );
+        }
+        let node = error(1047, "08S01", "WSREP has not yet prepared node for application use");
+        assert!(matches!(attempt(&node, SendState::Nothing), Attempt::Failed(fault) if fault.turned_away));
+        assert!(matches!(attempt(&node, SendState::Write), Attempt::Unknown(fault) if fault.turned_away));
+        let other = error(1290, "HY000", "running with the --secure-file-priv option");
+        assert!(
+            matches!(attempt(&other, SendState::Write), Attempt::Failed(fault) if !fault.connection_lost)
+        );
     }
 
     #[test]
