@@ -66,6 +66,30 @@ pub(crate) mod kind {
     pub(super) const CIRCUIT_BREAKER: &str = "circuit_breaking_exception";
     /// The index or the cluster permits no writes.
     pub(super) const BLOCKED: &str = "cluster_block_exception";
+
+    /// The errors below 500 that prove that nothing was written: the request, the document or the state of the index was at
+    /// fault, or the user may not write there.
+    pub(super) const NOTHING_WRITTEN: [&str; 19] = [
+        INDEX_EXISTS,
+        NO_INDEX,
+        NO_DOCUMENT,
+        REJECTED,
+        CIRCUIT_BREAKER,
+        BLOCKED,
+        "action_request_validation_exception",
+        "document_parsing_exception",
+        "illegal_argument_exception",
+        "illegal_state_exception",
+        "index_closed_exception",
+        "invalid_index_name_exception",
+        "json_parse_exception",
+        "mapper_parsing_exception",
+        "parse_exception",
+        "script_exception",
+        "security_exception",
+        "strict_dynamic_mapping_exception",
+        "x_content_parse_exception",
+    ];
 }
 
 /// A refusal in the server's words.
@@ -171,14 +195,18 @@ pub(crate) enum Effect {
 
 /// How an error ends the operation that met it.
 ///
-/// Below 500 an answer proves that nothing was written: the request, the document or the state of the index was
-/// at fault. From 500 on the write may have been done and only its sync, or its answer, have failed; but not
-/// where a block turned the write away.
+/// A proxy before the server may have passed a request on whatever status it answers with: below 500 an answer proves that nothing
+/// was written by Elasticsearch's name for the error, if that is one of [`kind::NOTHING_WRITTEN`]. From 500 on the write may have
+/// been done and only its sync, or its answer, have failed; but not where a block turned the write away.
 pub(crate) fn attempt(error: &Error, effect: Effect) -> Attempt {
     match (error, effect) {
         (Error::Refused(refusal), _) if refusal.kind == kind::VERSION_CONFLICT => Attempt::Conflict,
         (Error::Refused(refusal), _) if refusal.status < 500 => {
-            Attempt::Failed(Fault::answered(refusal.words()))
+            let is_proved = kind::NOTHING_WRITTEN.contains(&&*refusal.kind);
+            match effect {
+                Effect::Change if !is_proved => Attempt::Unknown(Fault::lost(refusal.words())),
+                _ => Attempt::Failed(Fault::answered(refusal.words())),
+            }
         }
         // counts as a lost connection, since connecting waits until the server has recovered
         (Error::Refused(refusal), Effect::None) => Attempt::Failed(Fault::lost(refusal.words())),
@@ -251,6 +279,8 @@ mod tests {
         "reason":"rejected execution of x@1d2c3f4 on EsThreadPoolExecutor[name = n1/write]"},"status":429}"#;
     const BREAKER: &str = r#"{"error":{"type":"circuit_breaking_exception",
         "reason":"[parent] Data too large, data for [<http_request>] would be [259522560/247.5mb]"}}"#;
+    const PARSING: &str = r#"{"error":{"type":"mapper_parsing_exception","reason":"failed to parse"}}"#;
+    const OTHER: &str = r#"{"error":{"type":"upstream_exception","reason":"request timed out"}}"#;
     const TRANSLOG: &str = r#"{"error":{"type":"already_closed_exception","reason":"translog is closed",
         "caused_by":{"type":"i_o_exception","reason":"No space left on device"}},"status":500}"#;
     const NO_MASTER: &str = r#"{"error":{"type":"cluster_block_exception",
@@ -261,12 +291,23 @@ mod tests {
         let change = |error: &Error| attempt(error, Effect::Change);
         let lost = |sent| Error::Lost { sent, cause: "connection reset".to_owned() };
         assert_eq!(change(&refused(409, CONFLICT)), Attempt::Conflict);
-        for body in [(429, FLOOD), (403, READ_ONLY), (429, QUEUE), (429, BREAKER), (400, ""), (404, "x")] {
+        for body in [(429, FLOOD), (403, READ_ONLY), (429, QUEUE), (429, BREAKER), (400, PARSING)] {
             let ended = change(&refused(body.0, body.1));
             assert!(matches!(&ended, Attempt::Failed(fault) if !fault.connection_lost), "{ended:?}");
         }
+        // by what stands between, and has passed the request on: it gave up waiting, withholds the answer, or has its own words
+        for body in
+            [(400, ""), (404, "x"), (403, "<html>403 Forbidden</html>"), (408, ""), (429, "{}"), (400, OTHER)]
+        {
+            let ended = change(&refused(body.0, body.1));
+            assert!(matches!(&ended, Attempt::Unknown(fault) if fault.connection_lost), "{ended:?}");
+            let read = attempt(&refused(body.0, body.1), Effect::None);
+            assert!(matches!(&read, Attempt::Failed(fault) if !fault.connection_lost), "{read:?}");
+        }
         assert!(matches!(change(&refused(503, NO_MASTER)), Attempt::Failed(fault) if fault.connection_lost));
-        for error in [refused(500, TRANSLOG), refused(503, ""), refused(504, "<html>"), lost(true)] {
+        for error in
+            [refused(500, TRANSLOG), refused(502, ""), refused(503, ""), refused(504, "<html>"), lost(true)]
+        {
             assert!(matches!(change(&error), Attempt::Unknown(fault) if fault.connection_lost), "{error}");
         }
         assert!(matches!(change(&Error::Nonsense("x".to_owned())), Attempt::Unknown(_)));

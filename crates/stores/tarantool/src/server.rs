@@ -18,7 +18,8 @@ pub(crate) mod code {
     pub(super) const MEMORY: u32 = 2;
     /// The space to be created is there already.
     pub(crate) const SPACE_EXISTS: u32 = 10;
-    /// The log could not be written.
+    /// The log could not be written: its last record may have been, in part or in full.
+    #[cfg(test)]
     pub(super) const WAL_IO: u32 = 40;
     /// The user lacks the right to do that.
     pub(super) const ACCESS_DENIED: u32 = 42;
@@ -26,6 +27,19 @@ pub(crate) mod code {
     pub(super) const NO_SUCH_USER: u32 = 45;
     /// The password is wrong.
     pub(super) const PASSWORD_MISMATCH: u32 = 47;
+
+    /// The errors of a server that writes nothing for now: it only reads (7), has yet to load its data (116) or to find the
+    /// others (203), or is not their leader (226, 227, 228).
+    pub(super) const TURNS_AWAY: [u32; 6] = [7, 116, 203, 226, 227, 228];
+
+    /// The errors that come before a transaction is written to the log, so that it is rolled back: of the request and its
+    /// values (1, 18 to 20, 22, 23, 26 to 29, 31, 38, 39, 69, 94, 95, 110, 196, 218), of memory and its limits (2, 135), of what is
+    /// there and what is not (3, 4, 33, 35, 36), of what cannot be done (5, 154), of rights (42), and of a server that only reads
+    /// or has yet to load (7, 116, 203).
+    pub(super) const ROLLS_BACK: [u32; 32] = [
+        1, 2, 3, 4, 5, 7, 18, 19, 20, 22, 23, 26, 27, 28, 29, 31, 33, 35, 36, 38, 39, 42, 69, 94, 95, 110,
+        116, 135, 154, 196, 203, 218,
+    ];
 }
 
 const GRANT: &str = "an admin can give the rights: box.schema.user.grant('USER', \
@@ -131,20 +145,26 @@ fn remedy(error: &Error) -> &'static str {
 pub(crate) enum Request {
     /// None: it reads, or takes or gives up a latch.
     Harmless,
-    /// A change in one transaction, which an error rolls back.
+    /// A change in one transaction.
     Change,
 }
 
 /// How an error ends the operation that met it.
+///
+/// An error that is answered to a change proves something only by a code that comes before the transaction is written. Others come
+/// when it may have been, such as those of the log and of replicas, or from a server in between that has passed the change on:
+/// a router in Lua answers with the code of Lua's errors, or those of its own connections.
 fn attempt(error: &Error, request: Request) -> Attempt {
     let message = error.to_string();
+    let has = |codes: &[u32]| error.code().is_some_and(|code| codes.contains(&code));
+    let fault =
+        |message| if has(&code::TURNS_AWAY) { Fault::turned_away(message) } else { Fault::answered(message) };
     match (error.fate(), request) {
         (Fate::Refused, _) if error.code() == Some(Error::TRANSACTION_CONFLICT) => Attempt::Conflict,
-        // the log's last record may have been written in part or in full
-        (Fate::Refused, Request::Change) if error.code() == Some(code::WAL_IO) => {
-            Attempt::Unknown(Fault::lost(message))
+        (Fate::Refused, Request::Change) if !has(&code::ROLLS_BACK) => {
+            Attempt::Unknown(Fault { connection_lost: true, ..fault(message) })
         }
-        (Fate::Refused, _) => Attempt::Failed(Fault::answered(message)),
+        (Fate::Refused, _) => Attempt::Failed(fault(message)),
         (Fate::NotSent, _) | (Fate::Unknown, Request::Harmless) => Attempt::Failed(Fault::lost(message)),
         (Fate::Unknown, Request::Change) => Attempt::Unknown(Fault::lost(message)),
     }
@@ -171,8 +191,27 @@ mod tests {
     fn only_an_answer_or_silence_proves_that_a_change_did_not_happen() {
         let change = |error: &Error| attempt(error, Request::Change);
         assert_eq!(change(&answered(Error::TRANSACTION_CONFLICT)), Attempt::Conflict);
-        assert!(matches!(change(&answered(Error::LUA)), Attempt::Failed(fault) if !fault.connection_lost));
-        assert!(matches!(change(&answered(code::WAL_IO)), Attempt::Unknown(_)));
+        for known in [Error::DUPLICATE_KEY, code::ACCESS_DENIED, 110] {
+            assert!(
+                matches!(change(&answered(known)), Attempt::Failed(fault) if !fault.connection_lost),
+                "{known}"
+            );
+        }
+        // of the log, of Lua and of a router's own connections, of replicas that do not answer, and of no version that is known
+        for code in [code::WAL_IO, Error::LUA, 77, 78, 216, 217, 225, 9_999, 0] {
+            assert!(
+                matches!(change(&answered(code)), Attempt::Unknown(fault) if fault.connection_lost),
+                "{code}"
+            );
+            assert!(
+                matches!(attempt(&answered(code), Request::Harmless), Attempt::Failed(fault) if !fault.connection_lost)
+            );
+        }
+        for code in [7, 116] {
+            let ended = change(&answered(code));
+            assert!(matches!(&ended, Attempt::Failed(fault) if fault.turned_away), "{ended:?}");
+        }
+        assert!(matches!(change(&answered(227)), Attempt::Unknown(fault) if fault.turned_away));
         assert!(matches!(change(&lost(false)), Attempt::Failed(fault) if fault.connection_lost));
         assert!(matches!(change(&lost(true)), Attempt::Unknown(fault) if fault.connection_lost));
         assert!(matches!(change(&Error::Protocol("x".to_owned())), Attempt::Unknown(_)));

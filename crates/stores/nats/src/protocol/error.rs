@@ -70,11 +70,21 @@ impl ApiError {
     /// The stream did not store the message.
     pub const STORE_FAILED: u32 = 10077;
 
-    /// Whether the refusal proves that the message was not stored. [`Self::STORE_FAILED`] does not, because it does
-    /// not say how much of the message was written, unless it says that the stream had reached one of its limits.
+    /// The refusals of a published message that come before it is stored: of memory and disk (10002, 10023, 10028, 10047), of its
+    /// length and headers (10054, 10097), of a stream that is not there, not the one expected, offline or sealed (10059, 10060,
+    /// 10118, 10109), of what is demanded of the message before it (10070, 10071, 10164), of too many at once (10167), and
+    /// of `JetStream` itself (10039, 10076).
+    const BEFORE_THE_WRITE: [u32; 16] = [
+        10002, 10023, 10028, 10039, 10047, 10054, 10059, 10060, 10070, 10071, 10076, 10097, 10109, 10118,
+        10164, 10167,
+    ];
+
+    /// Whether the refusal proves that the message was not stored. [`Self::STORE_FAILED`] does so only where it says that the
+    /// stream had reached one of its limits; else it does not say how much of the message was written.
     #[must_use]
     pub fn proves_no_effect(&self) -> bool {
-        self.err_code != Self::STORE_FAILED || self.description.starts_with("maximum ")
+        Self::BEFORE_THE_WRITE.contains(&self.err_code)
+            || (self.err_code == Self::STORE_FAILED && self.description.starts_with("maximum "))
     }
 }
 
@@ -88,6 +98,16 @@ mod tests {
             |err_code, description: &str| ApiError { err_code, description: description.to_owned() };
         assert!(refusal(10023, "insufficient resources").proves_no_effect());
         assert!(refusal(ApiError::STORE_FAILED, "maximum messages exceeded").proves_no_effect());
-        assert!(!refusal(ApiError::STORE_FAILED, "write 1.blk: no space left on device").proves_no_effect());
+        assert!(refusal(ApiError::STREAM_NOT_FOUND, "stream not found").proves_no_effect());
+        // the disk's, a replica's, that of a message with the same id that is still under way, and what no version knows
+        for (err_code, words) in [
+            (ApiError::STORE_FAILED, "write 1.blk: no space left on device"),
+            (10041, "General RAFT error"),
+            (10158, "duplicate message id is in process"),
+            (0, "maximum messages exceeded"),
+            (99_999, "upstream failure"),
+        ] {
+            assert!(!refusal(err_code, words).proves_no_effect(), "{words}");
+        }
     }
 }

@@ -22,7 +22,7 @@ function(name, latches_of)
           {{'+', COUNT, each[2]}, {'+', VERSION, 1}})
         if done == nil then
           box.rollback()
-          error('there is no such tuple in stock')
+          box.error({code = box.error.TUPLE_NOT_FOUND, reason = 'there is no such tuple in stock'})
         end
       end
     end

@@ -151,7 +151,7 @@ function(name)
         for _, id in ipairs(ids) do
           if not held[id] then
             box.rollback()
-            error('a message was not taken by this session')
+            box.error({code = box.error.TUPLE_NOT_FOUND, reason = 'a message was not taken by this session'})
           end
           space:delete(id)
         end
