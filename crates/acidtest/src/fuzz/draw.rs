@@ -97,6 +97,7 @@ fn faults(rng: &mut Rng, clock: Clock) -> Faults {
         unanswered: share(0.3),
         conflicts: share(0.3),
         failures: share(0.2),
+        swapped: share(0.2),
         cuts: share(0.2),
         // a queue that does not flag redeliveries must not deliver a message that a client still holds
         redeliveries: if queue.unflagged { 0.0 } else { share(0.3) },

@@ -119,6 +119,7 @@ fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
 
 /// Whether a store's faults may keep a client from completing any operation.
 fn disturbs(faults: &Faults) -> bool {
-    let shares = [faults.unanswered, faults.delays, faults.conflicts, faults.failures, faults.cuts];
+    let Faults { unanswered, delays, conflicts, failures, swapped, cuts, .. } = *faults;
+    let shares = [unanswered, delays, conflicts, failures, swapped, cuts];
     faults.outages || shares.iter().any(|share| *share > 0.0)
 }

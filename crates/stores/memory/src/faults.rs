@@ -3,6 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
+use acidtest_workloads::{Attempt, Fault};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub enum Bug {
     Tear,
     /// Answers that an operation failed without effect, and applies it later.
     LateApply,
+    /// Believes something between client and store that says "failed", although it had passed the operation on.
+    BelieveProxy,
     /// Acknowledges a write that becomes visible only some time after its answer.
     HideCommit,
     /// Raises a record's version and leaves its fields unchanged.
@@ -90,11 +93,18 @@ pub enum Bug {
 
 impl Bug {
     /// The bugs that the inventory workload can have.
-    pub const INVENTORY: [Self; 6] =
-        [Self::DropWrite, Self::ApplyTwice, Self::Oversell, Self::Tear, Self::LateApply, Self::HideCommit];
+    pub const INVENTORY: [Self; 7] = [
+        Self::DropWrite,
+        Self::ApplyTwice,
+        Self::Oversell,
+        Self::Tear,
+        Self::LateApply,
+        Self::HideCommit,
+        Self::BelieveProxy,
+    ];
 
     /// The bugs that the records workload can have.
-    pub const RECORDS: [Self; 14] = [
+    pub const RECORDS: [Self; 15] = [
         Self::DropWrite,
         Self::ApplyTwice,
         Self::Tear,
@@ -109,13 +119,14 @@ impl Bug {
         Self::TearRead,
         Self::StaleRead,
         Self::MissRead,
+        Self::BelieveProxy,
     ];
 
     /// The bugs that the join workload can have.
     pub const JOIN: [Self; 2] = [Self::MissRow, Self::DoubleRow];
 
     /// The bugs that the queue workload can have.
-    pub const QUEUE: [Self; 10] = [
+    pub const QUEUE: [Self; 11] = [
         Self::DropWrite,
         Self::ApplyTwice,
         Self::Tear,
@@ -126,14 +137,15 @@ impl Bug {
         Self::LoseHeld,
         Self::MakeUp,
         Self::Reorder,
+        Self::BelieveProxy,
     ];
 
     /// The bugs that the logs workload can have.
-    pub const LOGS: [Self; 5] =
-        [Self::DropWrite, Self::ApplyTwice, Self::Tear, Self::LateApply, Self::MakeUp];
+    pub const LOGS: [Self; 6] =
+        [Self::DropWrite, Self::ApplyTwice, Self::Tear, Self::LateApply, Self::MakeUp, Self::BelieveProxy];
 
     /// The bugs that the parcels workload can have.
-    pub const PARCELS: [Self; 16] = [
+    pub const PARCELS: [Self; 17] = [
         Self::DropWrite,
         Self::ApplyTwice,
         Self::Tear,
@@ -150,6 +162,7 @@ impl Bug {
         Self::RefuseEarly,
         Self::Overwrite,
         Self::OtherRow,
+        Self::BelieveProxy,
     ];
 
     /// What a store may do that is killed, whatever its workload.
@@ -173,6 +186,7 @@ impl Bug {
             Self::Oversell => "takes units that are not there",
             Self::Tear => "tears an operation",
             Self::LateApply => "says failed, applies it after all",
+            Self::BelieveProxy => "believes a proxy that says failed",
             Self::HideCommit => "hides a commit until later",
             Self::KeepFields => "raises a version without its fields",
             Self::StrayFields => "writes into another record, too",
@@ -226,8 +240,12 @@ pub struct Faults {
     pub delays: f64,
     /// Share of operations that end in a conflict with another client and change nothing.
     pub conflicts: f64,
-    /// Share of operations that the store answers as failed, without effect.
+    /// Share of operations that the store answers as failed, without effect. With some of them it says that it serves nobody
+    /// for now.
     pub failures: f64,
+    /// Share of operations that something between client and store, such as a proxy, has passed on, and answers with an
+    /// error of its own.
+    pub swapped: f64,
     /// Share of operations that lose the connection: half with the request, half with the answer.
     pub cuts: f64,
     /// Share of a queue's fetches at which a message that another consumer holds is handed out again, flagged as
@@ -262,6 +280,7 @@ impl Faults {
             ("delays", self.delays),
             ("conflicts", self.conflicts),
             ("failures", self.failures),
+            ("swapped", self.swapped),
             ("cuts", self.cuts),
             ("redeliveries", self.redeliveries),
         ];
@@ -279,6 +298,12 @@ impl Faults {
     #[must_use]
     pub fn unanswered(share: f64) -> Self {
         Self { unanswered: share, ..Self::default() }
+    }
+
+    /// A correct store behind a proxy that answers this share of operations with an error of its own.
+    #[must_use]
+    pub fn swapped(share: f64) -> Self {
+        Self { swapped: share, ..Self::default() }
     }
 
     /// The same faults with this bug in one of 20 operations, or at every kill.
@@ -301,6 +326,7 @@ impl fmt::Display for Faults {
             share(self.delays, "slow"),
             share(self.conflicts, "conflicts"),
             share(self.failures, "failures"),
+            share(self.swapped, "answered by a proxy"),
             share(self.cuts, "connections lost"),
             share(self.redeliveries, "delivered again"),
             is(self.outages, "away now and then"),
@@ -312,6 +338,9 @@ impl fmt::Display for Faults {
         f.write_str(&if all.is_empty() { "none".to_owned() } else { all.join(", ") })
     }
 }
+
+/// What something between client and store says in the place of an answer.
+pub(crate) const SWAPPED: &str = "planted: an error of a proxy that has passed it on";
 
 /// Draws the faults of one connection, with a random generator of its own.
 #[derive(Debug)]
@@ -348,6 +377,26 @@ impl Plant {
     /// Draws whether the current operation is left without an answer.
     pub(crate) fn is_unanswered(&mut self) -> bool {
         self.happens(self.faults.unanswered)
+    }
+
+    /// How the store answers an operation that has failed without effect: one time in eight, that it serves nobody for now.
+    pub(crate) fn failure(&mut self) -> Attempt {
+        let words = "planted: the store failed to do it";
+        Attempt::Failed(if self.happens(0.125) { Fault::turned_away(words) } else { Fault::answered(words) })
+    }
+
+    /// What becomes of an outcome whose answer something between client and store may swap for an error of its own. It is
+    /// unknown then, unless the client believes the error.
+    pub(crate) fn passed_on(&mut self, attempt: Attempt) -> Attempt {
+        if attempt == Attempt::Ok && self.strikes(Bug::BelieveProxy) {
+            return Attempt::Failed(Fault::answered(SWAPPED));
+        }
+        if self.is_swapped() { Attempt::Unknown(Fault::lost(SWAPPED)) } else { attempt }
+    }
+
+    /// Draws whether the answer to the current operation is swapped for an error.
+    pub(crate) fn is_swapped(&mut self) -> bool {
+        self.happens(self.faults.swapped)
     }
 
     /// Lets other clients run: for 1 ms where delays are drawn, else for one turn of the scheduler.

@@ -16,7 +16,10 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tokio::time::{Instant, sleep};
 
-use crate::{Faults, Watch, faults::Plant};
+use crate::{
+    Faults, Watch,
+    faults::{Plant, SWAPPED},
+};
 
 /// Number of events that a history keeps; older ones are dropped.
 const KEPT: usize = 20_000;
@@ -254,7 +257,7 @@ impl Link {
         self.carry().await.map_err(Attempt::Failed)?;
         let faults = self.plant.faults;
         if self.plant.happens(faults.failures) {
-            return Err(Attempt::Failed(Fault::answered("planted: the store failed to do it")));
+            return Err(self.plant.failure());
         }
         if self.plant.happens(faults.conflicts) {
             return Err(Attempt::Conflict);
@@ -271,9 +274,21 @@ impl Link {
         if self.is_lost() { Err(Fault::lost("planted: the answer is lost")) } else { Ok(answer) }
     }
 
-    /// Carries an operation's outcome back, after its delay; the outcome is unknown if the answer is lost.
+    /// Carries an operation's outcome back, after its delay; the outcome is unknown if the answer is lost, or swapped for an error.
     pub(crate) async fn answer_attempt(&mut self, attempt: Attempt) -> Attempt {
-        self.answer(attempt).await.unwrap_or_else(Attempt::Unknown)
+        match self.answer(attempt).await {
+            Ok(attempt) => self.plant.passed_on(attempt),
+            Err(fault) => Attempt::Unknown(fault),
+        }
+    }
+
+    /// Carries back the answer of a queue to a consumer, after its delay.
+    ///
+    /// # Errors
+    /// If the connection is lost, or the answer swapped for an error; it has been done all the same.
+    pub(crate) async fn answer_consumer<T>(&mut self, answer: T) -> Result<T, Fault> {
+        let answer = self.answer(answer).await?;
+        if self.plant.is_swapped() { Err(Fault::lost(SWAPPED)) } else { Ok(answer) }
     }
 
     pub(crate) fn note(&self, event: impl FnOnce() -> String) {

@@ -41,6 +41,11 @@ fn a_failure_that_was_applied_leaves_surplus_and_deficit() {
 }
 
 #[test]
+fn an_error_of_a_proxy_that_is_believed_leaves_surplus_and_deficit() {
+    caught_as(Bug::BelieveProxy, &["surplus", "deficit"]);
+}
+
+#[test]
 fn a_hidden_commit_is_sold_again() {
     caught_as(Bug::HideCommit, &["oversold"]);
 }
@@ -76,9 +81,10 @@ fn a_correct_store_raises_no_alarm() {
 }
 
 #[test]
-fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
+fn a_correct_store_with_unanswered_or_swapped_operations_raises_no_alarm() {
     for (seed, share) in [(1, 0.01), (2, 0.1), (3, 0.5), (4, 0.9)] {
         holds(&Case::inventory().with(Faults::unanswered(share)), seed);
+        holds(&Case::inventory().with(Faults::swapped(share)), seed);
     }
 }
 

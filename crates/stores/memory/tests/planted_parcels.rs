@@ -17,7 +17,7 @@ fn meant_for(bug: Bug) -> &'static [&'static str] {
         Bug::DropWrite => &["lost", "missing"],
         Bug::ApplyTwice => &["duplicated"],
         Bug::Tear => &["torn"],
-        Bug::LateApply | Bug::KeepInsert | Bug::MakeUp => &["phantom"],
+        Bug::LateApply | Bug::BelieveProxy | Bug::KeepInsert | Bug::MakeUp => &["phantom"],
         Bug::HideCommit | Bug::MissRead => &["missing"],
         Bug::RepeatCount => &["repeated"],
         Bug::SkipCount => &["skipped"],
@@ -78,11 +78,12 @@ fn a_correct_store_raises_no_alarm() {
 }
 
 #[test]
-fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
+fn a_correct_store_with_unanswered_or_swapped_operations_raises_no_alarm() {
     for (seed, lock) in (0..).zip(PROMISING) {
         for share in [0.02, 0.1, 0.3, 0.9] {
             for together in [1, 4] {
                 holds(&Case::parcels(together).under(lock).with(Faults::unanswered(share)), seed);
+                holds(&Case::parcels(together).under(lock).with(Faults::swapped(share)), seed);
             }
         }
     }

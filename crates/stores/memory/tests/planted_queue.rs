@@ -22,7 +22,7 @@ fn meant_for(bug: Bug) -> &'static [&'static str] {
         Bug::DropWrite | Bug::LoseHeld => &["lost"],
         Bug::ApplyTwice | Bug::Redeliver | Bug::Unflag => &["duplicated"],
         Bug::Tear => &["torn"],
-        Bug::LateApply | Bug::MakeUp => &["phantom"],
+        Bug::LateApply | Bug::BelieveProxy | Bug::MakeUp => &["phantom"],
         Bug::HideCommit | Bug::Reorder => &["reordered"],
         bug => panic!("{bug:?} is no bug of a queue"),
     }
@@ -115,10 +115,11 @@ fn a_correct_store_raises_no_alarm() {
 }
 
 #[test]
-fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
+fn a_correct_store_with_unanswered_or_swapped_operations_raises_no_alarm() {
     for (seed, mode) in (0..).zip(PROMISING) {
         for share in [0.001, 0.02, 0.3] {
             holds(&Case::queue(mode).with(Faults::unanswered(share)), seed);
+            holds(&Case::queue(mode).with(Faults::swapped(share)), seed);
         }
     }
 }

@@ -23,7 +23,7 @@ const ALL: &str = "read:2+update:1+insert:1+scan:1+rmw:1";
 fn meant_for(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::DropWrite => &["lost_updates", "overwritten"],
-        Bug::ApplyTwice | Bug::LateApply => &["unasked"],
+        Bug::ApplyTwice | Bug::LateApply | Bug::BelieveProxy => &["unasked"],
         Bug::Tear | Bug::TearRead => &["torn"],
         Bug::HideCommit | Bug::StaleRead => &["stale"],
         Bug::KeepFields | Bug::StrayFields => &["mismatched"],
@@ -119,11 +119,12 @@ fn a_correct_store_raises_no_alarm() {
 }
 
 #[test]
-fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
+fn a_correct_store_with_unanswered_or_swapped_operations_raises_no_alarm() {
     for (seed, mix) in (0..).zip(MIXES) {
         for (lock, share) in [(Lock::Soft, 0.02), (Lock::Hard, 0.1), (Lock::Native, 0.3), (Lock::Native, 0.9)]
         {
             holds(&Case::records(mix, 1).under(lock).with(Faults::unanswered(share)), seed);
+            holds(&Case::records(mix, 1).under(lock).with(Faults::swapped(share)), seed);
         }
     }
 }
