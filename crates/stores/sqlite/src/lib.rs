@@ -379,7 +379,17 @@ fn remove_file(path: &Path) {
 fn durability(journal: &str, synchronous: &str) -> (Durability, &'static str) {
     match (journal, synchronous) {
         ("off" | "memory", _) => (Durability::None, "the rollback journal is not on disk"),
-        (_, "2" | "3") => (Durability::Disk, "synchronous is FULL or EXTRA: every commit is synced"),
+        ("delete", "2") => (
+            Durability::Process,
+            "a commit is the removal of the rollback journal, and synchronous=FULL does not sync its folder: a journal \
+             that is there again after a loss of power takes the commit back",
+        ),
+        ("delete", "3") => {
+            (Durability::Disk, "synchronous is EXTRA: the removal of the journal is synced, too")
+        }
+        ("wal" | "truncate" | "persist", "2" | "3") => {
+            (Durability::Disk, "synchronous is FULL or EXTRA: every commit is synced")
+        }
         _ => (Durability::Process, "synchronous is below FULL: commits are not synced"),
     }
 }
@@ -406,6 +416,40 @@ mod tests {
             let effective = runtime.block_on(store.effective()).unwrap();
             assert_eq!(effective.durability, asked, "{:?}", effective.settings);
         }
+    }
+
+    /// What is synced at a commit was seen with strace: in each of these modes.
+    #[test]
+    fn a_durability_is_never_better_than_what_is_synced() {
+        for (journal, [off, normal, full, extra]) in [
+            ("delete", [Durability::Process, Durability::Process, Durability::Process, Durability::Disk]),
+            ("truncate", [Durability::Process, Durability::Process, Durability::Disk, Durability::Disk]),
+            ("persist", [Durability::Process, Durability::Process, Durability::Disk, Durability::Disk]),
+            ("wal", [Durability::Process, Durability::Process, Durability::Disk, Durability::Disk]),
+            ("memory", [Durability::None; 4]),
+            ("off", [Durability::None; 4]),
+        ] {
+            for (synchronous, expected) in [("0", off), ("1", normal), ("2", full), ("3", extra)] {
+                assert_eq!(durability(journal, synchronous).0, expected, "{journal}, {synchronous}");
+            }
+        }
+    }
+
+    /// A file of the user's, as SQLite makes it by itself: journal DELETE, synchronous FULL.
+    #[test]
+    fn sqlite_s_own_default_does_not_survive_a_loss_of_power() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("theirs.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE orders (a)").unwrap();
+        let store = Sqlite::open(&Address::file("sqlite", path.to_str().unwrap()), None).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let effective = runtime.block_on(store.effective()).unwrap();
+        assert_eq!(
+            (&*effective.settings["journal_mode"], &*effective.settings["synchronous"]),
+            ("delete", "2")
+        );
+        assert_eq!(effective.durability, Durability::Process);
+        assert!(effective.because.contains("FULL does not sync its folder"), "{}", effective.because);
     }
 
     #[test]
