@@ -213,14 +213,80 @@ words!(Durability, "durability level");
 words!(Isolation, "isolation level");
 words!(Encryption, "setting of TLS");
 
+/// The durability level that settings amount to, as far as that is known: *unknown* is no level, and below all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EffectiveDurability {
+    /// Which crash an acknowledged write survives is not known, so that nothing is promised of it.
+    Unknown,
+    /// [`Durability::None`].
+    None,
+    /// [`Durability::Process`].
+    Process,
+    /// [`Durability::Disk`].
+    Disk,
+}
+
+impl EffectiveDurability {
+    /// The durability level, where it is known.
+    #[must_use]
+    pub fn level(self) -> Option<Durability> {
+        Durability::ALL.into_iter().find(|level| self == *level)
+    }
+
+    /// The word that names it in results and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.level().map_or("unknown", Durability::name)
+    }
+
+    /// What it promises, in plain words.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        self.level().map_or(
+            "which crash an acknowledged write survives is not known, and nothing is promised of it",
+            Durability::meaning,
+        )
+    }
+
+    /// Whether acknowledged writes are known to survive that the server's process is killed.
+    #[must_use]
+    pub fn survives_a_kill(self) -> bool {
+        self >= Self::Process
+    }
+}
+
+impl From<Durability> for EffectiveDurability {
+    fn from(level: Durability) -> Self {
+        match level {
+            Durability::None => Self::None,
+            Durability::Process => Self::Process,
+            Durability::Disk => Self::Disk,
+        }
+    }
+}
+
+impl PartialEq<Durability> for EffectiveDurability {
+    fn eq(&self, level: &Durability) -> bool {
+        *self == Self::from(*level)
+    }
+}
+
+impl fmt::Display for EffectiveDurability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// The version and settings that a server reports, read back after it was opened: never the ones that were asked
 /// for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EffectiveSettings {
-    /// The server's version, in its own words.
+    /// The server's version, in its own words; for a server that is not the store's product, whose it is.
     pub version: String,
-    /// The durability level that the settings amount to.
-    pub durability: Durability,
+    /// The durability level that the settings amount to; *unknown* on a server that is not known to be the store's
+    /// product.
+    pub durability: EffectiveDurability,
     /// Why it is that durability level: the settings that decide it, and any doubt about them.
     pub because: String,
     /// The settings that bear on a guarantee or on speed, by the server's own names.
@@ -228,6 +294,29 @@ pub struct EffectiveSettings {
     /// The TLS that was agreed on; none for a connection without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<NegotiatedTls>,
+}
+
+impl EffectiveSettings {
+    /// These settings of a server that speaks the protocol of `product`, and does not say of itself that it is that
+    /// product but `server`: what they mean to it is not known.
+    #[must_use]
+    pub fn of_another(self, server: &str, product: &str) -> Self {
+        let because = format!(
+            "the server says that it is {server}; acidtest knows what the settings of {product} amount to, and not those of this server"
+        );
+        let version = format!("{server}, over the protocol of {product}");
+        Self { version, durability: EffectiveDurability::Unknown, because, ..self }
+    }
+
+    /// These settings at the durability level that belongs to the data or to its writers, where the server's own does
+    /// not decide. A server of which nothing is known stays one.
+    #[must_use]
+    pub fn at(&self, durability: Durability, because: String) -> Self {
+        match self.durability {
+            EffectiveDurability::Unknown => self.clone(),
+            _ => Self { durability: durability.into(), because, ..self.clone() },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -253,6 +342,44 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown lock mode \"sofft\"; did you mean \"soft\"? (known are none, soft, hard, native)"
+        );
+    }
+
+    fn settings(durability: Durability) -> EffectiveSettings {
+        EffectiveSettings {
+            version: "23.2".to_owned(),
+            durability: durability.into(),
+            because: "it is synced".to_owned(),
+            settings: BTreeMap::new(),
+            tls: None,
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_level() {
+        for level in Durability::ALL {
+            let effective = EffectiveDurability::from(level);
+            assert_eq!((effective.level(), effective.name()), (Some(level), level.name()));
+            assert_eq!(effective.survives_a_kill(), level != Durability::None);
+            assert_eq!(serde_json::to_value(effective).unwrap(), level.name());
+            assert!(EffectiveDurability::Unknown < effective && EffectiveDurability::Unknown != level);
+        }
+        assert_eq!(EffectiveDurability::Unknown.level(), None);
+        assert!(!EffectiveDurability::Unknown.survives_a_kill());
+        assert_eq!(serde_json::to_value(EffectiveDurability::Unknown).unwrap(), "unknown");
+    }
+
+    #[test]
+    fn a_server_that_is_another_product_has_no_level_whatever_its_settings_and_data_say() {
+        let other = settings(Durability::Disk).of_another("CockroachDB v23.2", "PostgreSQL");
+        assert_eq!(other.version, "CockroachDB v23.2, over the protocol of PostgreSQL");
+        assert_eq!(other.durability, EffectiveDurability::Unknown);
+        assert!(other.because.contains("CockroachDB v23.2"), "{}", other.because);
+        assert_eq!(other.at(Durability::Disk, "the queue is synced".to_owned()), other);
+        let own = settings(Durability::Disk).at(Durability::Process, "the queue is not".to_owned());
+        assert_eq!(
+            (own.durability.level(), own.because.as_str()),
+            (Some(Durability::Process), "the queue is not")
         );
     }
 

@@ -43,7 +43,9 @@ pub use address::{Address, AddressError, Secret};
 pub use commands::Commands;
 pub use error::StoreError;
 pub use figure::count;
-pub use guarantee::{Durability, EffectiveSettings, Encryption, Isolation, Lock, UnknownWord};
+pub use guarantee::{
+    Durability, EffectiveDurability, EffectiveSettings, Encryption, Isolation, Lock, UnknownWord,
+};
 pub use kind::{
     CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_NETWORK, NO_REFRESH, NO_SINK, OWN_TLS, StoreKind,
     Support, TLS_HOW, all_has_effect, never,

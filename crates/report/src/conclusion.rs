@@ -131,11 +131,22 @@ fn group(result: &RunResult, cell: &CellResult, names: &Names) -> String {
     // like a weaker durability level, a connection without TLS is faster because it does less
     let alike = names.others().filter(|name| *name != CLIENTS && (*name == TLS || !asked.contains(name)));
     let mut parts: Vec<String> = alike.map(|name| spoken(cell, name)).collect();
-    let levels: Vec<String> = result.cells.iter().map(CellResult::durability).collect();
+    let levels: Vec<String> = result.cells.iter().map(level).collect();
     if levels.iter().any(|durability| *durability != levels[0]) {
-        parts.insert(0, format!("durability {}", cell.durability()));
+        parts.insert(0, format!("durability {}", level(cell)));
     }
     parts.join(", ")
+}
+
+/// The durability level by which cells are compared. What is not known of two servers is not the same: each has a level
+/// of its own.
+fn level(cell: &CellResult) -> String {
+    match &cell.effective {
+        Some(effective) if effective.durability.level().is_none() => {
+            format!("{} of {}", effective.durability, cell.address.as_deref().unwrap_or(&cell.store))
+        }
+        _ => cell.durability(),
+    }
 }
 
 /// The fastest of several cells, and the cells from which the noise does not tell it apart; of a single cell its figure.
@@ -285,6 +296,22 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.lines().count(), 3, "{text}");
+    }
+
+    /// What is not known of two servers is not the same.
+    #[test]
+    fn servers_of_which_nothing_is_known_are_not_compared_with_each_other() {
+        let grid =
+            Grid { stores: &["redis", "postgres"], locks: &[Lock::Soft, Lock::Native], ..Grid::default() };
+        let mut result = grid.result();
+        for cell in &mut result.cells {
+            let effective = cell.effective.take().unwrap();
+            cell.effective = Some(effective.of_another("CockroachDB v23.2", "PostgreSQL"));
+        }
+        let text = said(&result);
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.contains("redis native") && text.contains("postgres native"), "{text}");
+        assert!(!text.contains("disk"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, io};
 
-use acidtest_model::{Durability, Encryption, Lock};
+use acidtest_model::{Durability, EffectiveDurability, Encryption, Lock};
 use acidtest_workloads::Verdict;
 use csv::{Terminator, Writer, WriterBuilder};
 use serde::{Serialize, Serializer};
@@ -84,7 +84,7 @@ struct About {
     address: Text,
     lock: Option<Lock>,
     durability_asked: Option<Durability>,
-    durability_effective: Option<Durability>,
+    durability_effective: Option<EffectiveDurability>,
     tls: Encryption,
     fault: Text,
     clients: u32,

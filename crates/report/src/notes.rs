@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_model::{Durability, Lock, PerSecond, Role, TLS_HOW};
+use acidtest_model::{EffectiveDurability, Lock, PerSecond, Role, TLS_HOW};
 use acidtest_workloads::{
     DURABILITY, Finding, OLDEST_LOST, Verdict,
     queue::{HOLES, IN_HAND},
@@ -102,7 +102,7 @@ fn meanings(result: &RunResult) -> Vec<String> {
     let deciding = result.cells.iter().filter(|cell| cell.decides);
     let locks: BTreeSet<Lock> = deciding.map(|cell| cell.lock).collect();
     notes.extend(locks.into_iter().map(|lock| format!("lock {lock}: {}.", lock.meaning())));
-    let levels: BTreeSet<Durability> =
+    let levels: BTreeSet<EffectiveDurability> =
         result.cells.iter().filter_map(|cell| Some(cell.effective.as_ref()?.durability)).collect();
     notes.extend(levels.into_iter().map(|durability| {
         let cells = result.cells.iter().filter(|cell| {
@@ -120,7 +120,8 @@ fn meanings(result: &RunResult) -> Vec<String> {
             1 => format!("tested by one crash of {whose} process, and by no loss of power"),
             several => format!("tested by {several} crashes of {whose} process, and by no loss of power"),
         };
-        format!("durability {durability}: {}, by the settings read back; {tested}.", durability.meaning())
+        let told = durability.level().map_or("", |_| ", by the settings read back");
+        format!("durability {durability}: {}{told}; {tested}.", durability.meaning())
     }));
     notes.extend(excuses(result));
     notes.extend(terms(result));
@@ -349,10 +350,11 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
     }
     if let Some(effective) = &cell.effective {
         let because = || format!("durability {}: {}", effective.durability, effective.because);
-        if cell.durability_asked.is_some_and(|asked| asked != effective.durability) {
+        if effective.durability.level().is_none() {
+            note("settings", because());
+        } else if cell.durability_asked.is_some_and(|asked| effective.durability != asked) {
             note("settings", format!("the settings amount to {}", because()));
-        }
-        if cell.address.is_some() {
+        } else if cell.address.is_some() {
             note("settings", format!("its settings, as they are, amount to {}", because()));
         }
         if let Some(tls) = &effective.tls {
@@ -780,6 +782,22 @@ mod tests {
     fn is_busy(result: &RunResult) -> bool {
         let all = notes(result, &Names::of(&result.cells), true);
         all.iter().any(|note| note.contains("other programs used 4.50 of the machine's 16 cores"))
+    }
+
+    #[test]
+    fn a_server_that_is_another_product_is_named_and_promises_nothing() {
+        let mut result = Grid::default().result();
+        for cell in &mut result.cells {
+            cell.address = Some("postgres://db.example/".to_owned());
+            cell.durability_asked = None;
+            let effective = cell.effective.take().unwrap();
+            cell.effective = Some(effective.of_another("CockroachDB v23.2", "PostgreSQL"));
+        }
+        let all = notes(&result, &Names::of(&result.cells), true).join("\n");
+        assert!(all.contains("durability unknown: the server says that it is CockroachDB v23.2"), "{all}");
+        assert!(all.contains("which crash an acknowledged write survives is not known"), "{all}");
+        assert!(!all.contains("durability disk") && !all.contains("by the settings read back"), "{all}");
+        assert_eq!(result.cells[0].durability(), "unknown");
     }
 
     #[test]

@@ -368,7 +368,7 @@ mod tests {
         result.price().unwrap();
         assert!(priced(&result) > 0);
         for effective in result.cells.iter_mut().filter_map(|cell| cell.effective.as_mut()) {
-            effective.durability = Durability::None;
+            effective.durability = Durability::None.into();
         }
         result.price().unwrap();
         assert_eq!(priced(&result), 0);

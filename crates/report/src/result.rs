@@ -757,7 +757,7 @@ impl CellResult {
     #[must_use]
     pub fn durability(&self) -> String {
         let Some(effective) = &self.effective else { return NOT_THERE.to_owned() };
-        match self.durability_asked.filter(|asked| *asked != effective.durability) {
+        match self.durability_asked.filter(|asked| effective.durability != *asked) {
             Some(asked) => format!("{} ({asked} asked)", effective.durability),
             None => effective.durability.to_string(),
         }

@@ -157,7 +157,7 @@ impl Grid<'_> {
             headline: "1,000 tuples".to_owned(),
             effective: Some(EffectiveSettings {
                 version: "1.0 <beta>".to_owned(),
-                durability,
+                durability: durability.into(),
                 because: "sync = on".to_owned(),
                 settings: BTreeMap::from([("sync".to_owned(), "on".to_owned())]),
                 tls: None,

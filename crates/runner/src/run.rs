@@ -11,7 +11,7 @@ use std::{
 use acidtest_engine::Extent;
 use acidtest_lab::Lab;
 use acidtest_model::{
-    Durability, EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
+    EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
 };
 use acidtest_observe::machine;
 use acidtest_report::{
@@ -442,7 +442,7 @@ impl Runner<'_, '_> {
         // a server that keeps nothing over a crash may have lost more than a trial's data, and one that did not come
         // back in time may never do so
         let is_spent = |trial: &TrialResult| {
-            let is_forgetful = instance.effective.durability == Durability::None;
+            let is_forgetful = !instance.effective.durability.survives_a_kill();
             let is_gone = trial.stopped.as_ref().is_some_and(|stopped| stopped.reason == "server gone");
             !trial.injections.is_empty() && (is_forgetful || is_gone)
         };
@@ -545,7 +545,7 @@ impl Runner<'_, '_> {
         let mut settings = trial.settings(instance).await?;
         settings.settings.extend(instance.services.versions().chain(self.tls_proxy(&cell)));
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
-            fault.disruption.ends_processes() && trial.kept_by(fault.member, &settings) == Durability::None
+            fault.disruption.ends_processes() && !trial.kept_by(fault.member, &settings).survives_a_kill()
         });
         self.note_settings(index, &settings, forgets)?;
         let workload = &*self.workloads[cell.workload];

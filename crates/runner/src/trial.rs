@@ -9,7 +9,7 @@ use std::{
 use acidtest_engine::{ClientTask, Load, Measurement, Outcome};
 use acidtest_lab::Lab;
 use acidtest_model::{
-    Address, Commands, Disruption, Durability, EffectiveSettings, Role, Secret, StoreError, Timeline,
+    Address, Commands, Disruption, EffectiveDurability, EffectiveSettings, Role, Secret, StoreError, Timeline,
 };
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
@@ -179,7 +179,7 @@ impl<'a> TrialRun<'a> {
 
     /// The durability level of what the member with this role keeps, at these settings.
     #[must_use]
-    pub fn kept_by(&self, member: Role, settings: &EffectiveSettings) -> Durability {
+    pub fn kept_by(&self, member: Role, settings: &EffectiveSettings) -> EffectiveDurability {
         self.trial.kept_by(member, settings)
     }
 

@@ -541,7 +541,7 @@ pub fn survives<S: Store + 'static>(subject: &Subject<S>, parameters: &Parameter
     let case = offered(subject, [Parameters { persistent: true, ..parameters.clone() }]).remove(0);
     assert!(case.promises(), "{}: nothing is promised", case.shown());
     let trial = crash::survives(&mut victim, &case.workload, Lock::None, Back::AtOnce, Repaired::First);
-    assert!(trial.settings.durability >= durability, "{}: {:?}", case.shown(), trial.settings);
+    assert!(trial.settings.durability >= durability.into(), "{}: {:?}", case.shown(), trial.settings);
     assert_eq!(trial.audit.verdict, Verdict::Holds, "{}: {:?}", case.shown(), trial.audit);
 }
 

@@ -63,8 +63,8 @@ pub const LOCK: Guarantee = Guarantee {
 
 /// Acknowledged writes are still there after the crashes that the durability level names.
 pub const DURABILITY: Guarantee = Guarantee {
-    without: "durability none promises nothing of what comes after the server was ended: what is lost then is counted, \
-              and is no failure.",
+    without: "durability none, or one that is not known, promises nothing of what comes after the server was ended: what \
+              is lost then is counted, and is no failure.",
     ..Guarantee::option("durability", Levels::Ordered(&["none", "process", "disk"]))
 };
 

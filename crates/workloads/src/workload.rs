@@ -11,8 +11,8 @@ use std::{
 
 use acidtest_engine::{ClientTask, Part};
 use acidtest_model::{
-    Address, CellRequest, Disruption, Durability, EffectiveSettings, IdleOption, Isolation, Lock, Role,
-    Secret, StoreError, Task,
+    Address, CellRequest, Disruption, EffectiveDurability, EffectiveSettings, IdleOption, Isolation, Lock,
+    Role, Secret, StoreError, Task,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -479,7 +479,7 @@ pub trait WorkloadTrial: Send + Sync {
     }
 
     /// The durability level of what the member with this role keeps, given the trial's own settings.
-    fn kept_by(&self, _member: Role, settings: &EffectiveSettings) -> Durability {
+    fn kept_by(&self, _member: Role, settings: &EffectiveSettings) -> EffectiveDurability {
         settings.durability
     }
 

@@ -73,7 +73,10 @@ async fn started(kind: &StoreKind, durability: Durability, store: &dyn Store) ->
     }
     let settings = within(PATIENCE, "reading the settings", store.effective()).await;
     // a server that does not report it now is asked again by each run
-    let because = settings.map_or_else(|_| String::new(), |settings| format!(" ({})", settings.because));
+    let (level, because) = settings.map_or_else(
+        |_| (durability.to_string(), String::new()),
+        |settings| (settings.durability.to_string(), format!(" ({})", settings.because)),
+    );
     let others =
         Durability::ALL.into_iter().filter(|other| *other != durability && kind.durability(*other).is_yes());
     let others: Vec<&str> = others.map(Durability::name).collect();
@@ -86,7 +89,7 @@ async fn started(kind: &StoreKind, durability: Durability, store: &dyn Store) ->
             others.join("|")
         )
     };
-    format!("started at durability {durability}{because}{another}")
+    format!("started at durability {level}{because}{another}")
 }
 
 /// Removes the namespaces that killed runs left on users' servers, which may be kept private ones, and then every

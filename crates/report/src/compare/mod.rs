@@ -330,7 +330,12 @@ fn geometric_mean(values: &[f64]) -> Option<f64> {
 /// What two cells differ in that nobody asked for: whole trials, and the durability level read back.
 fn unlike(a: &CellResult, b: &CellResult, names: &Names) -> Vec<String> {
     let whole = |cell: &CellResult| cell.whole_trials().count().to_string();
-    let level = |cell: &CellResult| cell.effective.as_ref().map(|effective| effective.durability.to_string());
+    // what is not known of two servers is not the same
+    let level = |cell: &CellResult| {
+        let effective = cell.effective.as_ref()?;
+        let level = effective.durability.level().map(|level| level.to_string());
+        Some(level.unwrap_or_else(|| format!("unknown of {}", effective.version)))
+    };
     let mut sides = vec![("whole trials", Some(whole(a)), Some(whole(b)))];
     if a.dimension(DURABILITY) == b.dimension(DURABILITY) {
         sides.push(("durability read back", level(a), level(b)));
@@ -591,8 +596,16 @@ mod tests {
 
     #[test]
     fn a_durability_level_that_was_lost_is_said() {
-        let lost = cell_after(|cell| cell.effective.as_mut().unwrap().durability = Durability::None, &[]);
+        let lost =
+            cell_after(|cell| cell.effective.as_mut().unwrap().durability = Durability::None.into(), &[]);
         assert_eq!(lost.differences, ["durability read back of sqlite native: disk / none"]);
+        let other = |cell: &mut CellResult| {
+            cell.effective = cell.effective.take().map(|read| read.of_another("KeyDB 6.3", "Redis"));
+        };
+        let said = cell_after(other, &[]).differences.join("\n");
+        let unknown =
+            "durability read back of sqlite native: disk / unknown of KeyDB 6.3, over the protocol of Redis";
+        assert!(said.contains(unknown), "{said}");
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub(crate) struct ConnectOptions {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Greeting {
     pub(crate) version: Version,
+    /// `You Know, for Search` of every Elasticsearch.
+    #[serde(default)]
+    pub(crate) tagline: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,6 +48,10 @@ pub(crate) struct Version {
     pub(crate) lucene: String,
     /// The product's name, which only descendants of Elasticsearch report.
     pub(crate) distribution: Option<String>,
+    #[serde(default)]
+    pub(crate) build_hash: String,
+    /// The edition, from 6.3 on.
+    pub(crate) build_flavor: Option<String>,
 }
 
 impl ConnectOptions {

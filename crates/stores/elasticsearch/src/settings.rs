@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{Durability, EffectiveSettings};
+use acidtest_model::{Durability, EffectiveDurability, EffectiveSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -34,15 +34,15 @@ pub(crate) fn translog(durability: Durability) -> &'static str {
 }
 
 /// The durability level that `index.translog.durability` amounts to, and the reason in words.
-pub(crate) fn durability(translog: &str) -> (Durability, String) {
+pub(crate) fn durability(translog: &str) -> (EffectiveDurability, String) {
     let (durability, because) = match translog {
-        "request" => (Durability::Disk, "the translog is synced before the answer"),
+        "request" => (EffectiveDurability::Disk, "the translog is synced before the answer"),
         "async" => (
-            Durability::None,
+            EffectiveDurability::None,
             "the translog is kept in the server's own memory, and written and synced every 5 s \
              (index.translog.sync_interval)",
         ),
-        _ => (Durability::None, "which says nothing here"),
+        _ => (EffectiveDurability::Unknown, "which says nothing here"),
     };
     (durability, format!("acidtest makes its indices with index.translog.durability={translog}: {because}"))
 }
@@ -109,12 +109,12 @@ pub(crate) async fn read(
             Err(error) => return Err(error),
         }
     }
-    Ok(EffectiveSettings {
-        version: version(&greeting.version),
-        durability,
-        because,
-        settings,
-        tls: connection.tls(),
+    let Version { number, .. } = &greeting.version;
+    let read =
+        EffectiveSettings { version: number.clone(), durability, because, settings, tls: connection.tls() };
+    Ok(match other(&greeting) {
+        None => read,
+        Some(server) => read.of_another(&server, "Elasticsearch"),
     })
 }
 
@@ -142,11 +142,20 @@ async fn node(connection: &mut Connection) -> Result<BTreeMap<String, String>, E
     Ok(settings)
 }
 
-/// The version, such as `7.17.29`; for a descendant of Elasticsearch its name and its own version.
-fn version(version: &Version) -> String {
-    match &version.distribution {
-        Some(name) => format!("{name} {}", version.number),
-        None => version.number.clone(),
+/// What a server is, by name and version, if it does not say that it is an Elasticsearch of Elastic's that one installs:
+/// its descendants name themselves, and others are told by what they leave out.
+fn other(greeting: &Greeting) -> Option<String> {
+    let Version { number, distribution, build_hash, build_flavor, .. } = &greeting.version;
+    let is_hash = |hash: &str| hash.len() >= 7 && hash.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let own = greeting.tagline == "You Know, for Search" && is_hash(build_hash);
+    match (distribution, build_flavor.as_deref()) {
+        (Some(name), _) => Some(format!("{name} {number}")),
+        // a server that is run from its jars does not know its edition
+        (None, Some(flavor)) if !matches!(flavor, "default" | "oss" | "unknown") => {
+            Some(format!("Elasticsearch {flavor} {number}"))
+        }
+        (None, _) if !own => Some(format!("{number} of something that is not said to be Elasticsearch")),
+        (None, _) => None,
     }
 }
 
@@ -160,7 +169,39 @@ mod tests {
             assert_eq!(durability(translog(level)).0, level);
         }
         for other in ["", "sync", "REQUEST"] {
-            assert_eq!(durability(other).0, Durability::None, "{other}");
+            assert_eq!(durability(other).0, EffectiveDurability::Unknown, "{other}");
         }
+    }
+
+    fn greeting(tagline: &str, version: &str) -> Greeting {
+        let hash = r#""build_hash":"774e3bfa4d52e2834e4d9d8d669d77e4e5c1017f","lucene_version":"8.11.3""#;
+        let text = format!(r#"{{"tagline":"{tagline}","version":{{{hash},{version}}}}}"#);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn only_elasticsearch_is_taken_for_it() {
+        let own = |version: &str| other(&greeting("You Know, for Search", version));
+        for version in [
+            r#""number":"7.17.29","build_flavor":"default""#,
+            r#""number":"7.10.2","build_flavor":"oss""#,
+            r#""number":"7.17.29","build_flavor":"unknown""#,
+            r#""number":"6.2.4""#,
+        ] {
+            assert_eq!(own(version), None, "{version}");
+        }
+        let opensearch = greeting(
+            "The OpenSearch Project: https://opensearch.org/",
+            r#""distribution":"opensearch","number":"2.11.0""#,
+        );
+        assert_eq!(other(&opensearch).as_deref(), Some("opensearch 2.11.0"));
+        assert_eq!(
+            own(r#""number":"8.11.0","build_flavor":"serverless""#).as_deref(),
+            Some("Elasticsearch serverless 8.11.0")
+        );
+        let silent: Greeting =
+            serde_json::from_str(r#"{"version":{"number":"7.10.2","lucene_version":"N/A"}}"#).unwrap();
+        assert!(other(&silent).unwrap().starts_with("7.10.2 of something"));
+        assert!(other(&greeting("Search!", r#""number":"7.10.2""#)).is_some());
     }
 }

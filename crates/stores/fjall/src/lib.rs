@@ -162,7 +162,7 @@ impl Store for Fjall {
                 ];
                 Ok(EffectiveSettings {
                     version: VERSION.to_owned(),
-                    durability,
+                    durability: durability.into(),
                     because: because.to_owned(),
                     settings: BTreeMap::from(settings.map(|(name, value)| (name.to_owned(), value))),
                     tls: None,

@@ -1,15 +1,18 @@
 //! Durability levels: the crash that an acknowledged write survives under given settings, on each engine.
 
-use acidtest_model::Durability;
+use acidtest_model::{Durability, EffectiveDurability};
 
 use crate::engine::Engine;
 
 /// The durability level that the settings amount to on an engine, and the reason in words.
-pub(crate) fn durability<'a>(engine: Engine, value: impl Fn(&str) -> &'a str) -> (Durability, String) {
-    match engine {
-        Engine::InnoDb => innodb(value),
+pub(crate) fn durability<'a>(
+    engine: Engine,
+    value: impl Fn(&str) -> &'a str,
+) -> (EffectiveDurability, String) {
+    let (level, because) = match engine {
+        Engine::InnoDb => return innodb(value),
         Engine::MyIsam => myisam(value),
-        Engine::Aria => aria(value),
+        Engine::Aria => return aria(value),
         Engine::Memory => (Durability::None, "MEMORY: nothing is kept on disk".to_owned()),
         Engine::Csv => (
             Durability::Process,
@@ -21,33 +24,75 @@ pub(crate) fn durability<'a>(engine: Engine, value: impl Fn(&str) -> &'a str) ->
             "ARCHIVE: a row waits in the server's memory until the table is next read".to_owned(),
         ),
         Engine::Blackhole => (Durability::None, "BLACKHOLE: nothing is kept".to_owned()),
-    }
+    };
+    (level.into(), because)
 }
 
-fn innodb<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
+fn innodb<'a>(value: impl Fn(&str) -> &'a str) -> (EffectiveDurability, String) {
     let flush = value("innodb_flush_log_at_trx_commit");
-    let (binlog, sync) = (value("log_bin") == "ON", value("sync_binlog"));
     let mut because = format!("innodb_flush_log_at_trx_commit={flush}, log_bin={}", value("log_bin"));
-    if binlog {
-        because = format!("{because}, sync_binlog={sync}");
+    if value("log_bin") == "ON" {
+        because = format!("{because}, sync_binlog={}", value("sync_binlog"));
     }
-    let (durability, why) = match flush {
-        "1" | "3" if binlog && sync != "1" => (
-            Durability::Process,
-            "a commit that the unsynced binary log loses with the power is rolled back on recovery",
-        ),
-        "1" | "3" if value("innodb_flush_method") == "nosync" => {
-            (Durability::Process, "innodb_flush_method=nosync: nothing is ever synced")
+    let (level, why) = match flush {
+        "1" | "3" => (EffectiveDurability::Disk, "the log is synced before the answer"),
+        "2" => {
+            (EffectiveDurability::Process, "the log is written before the answer, and synced once a second")
         }
-        "1" | "3" => (Durability::Disk, "the log is synced before the answer"),
-        "2" => (Durability::Process, "the log is written before the answer, and synced once a second"),
-        _ => (Durability::None, "the log is written once a second"),
+        "0" => (EffectiveDurability::None, "the log is written once a second"),
+        _ => (EffectiveDurability::Unknown, "the server does not tell when the log is written"),
     };
-    because = format!("{because}: {why}");
-    if value("innodb_doublewrite") == "OFF" {
-        because.push_str("; innodb_doublewrite=OFF: a page torn by losing power is not recovered");
+    let limits = limits(&value);
+    let least = limits.iter().fold(level, |least, (limit, _)| least.min(*limit));
+    let whys: Vec<&str> = [why].into_iter().chain(limits.iter().map(|(_, why)| &**why)).collect();
+    (least, format!("{because}: {}", whys.join("; ")))
+}
+
+/// What other settings leave of it: the durability levels above which they do not go, each with the reason.
+fn limits<'a>(value: impl Fn(&str) -> &'a str) -> Vec<(EffectiveDurability, String)> {
+    let mut limits = Vec::new();
+    let mut limit = |level, why: String| limits.push((level, why));
+    if value("wsrep_on") == "ON" {
+        let why = "wsrep_on=ON: a node of a Galera cluster takes its data from the others when it comes back"
+            .to_owned();
+        limit(EffectiveDurability::Unknown, why);
     }
-    (durability, because)
+    if value("Innodb_redo_log_enabled") == "OFF" {
+        let why = "Innodb_redo_log_enabled=OFF: without a redo log nothing recovers from a crash".to_owned();
+        limit(EffectiveDurability::None, why);
+    }
+    match value("innodb_doublewrite") {
+        // spelled so by one product and version or the other
+        "ON" | "1" | "TRUE" | "DETECT_AND_RECOVER" => {}
+        "fast" => limit(
+            EffectiveDurability::Process,
+            "innodb_doublewrite=fast: data files are not synced".to_owned(),
+        ),
+        other => limit(
+            EffectiveDurability::None,
+            format!(
+                "innodb_doublewrite={other}: there is no copy of a page that a kill or a loss of power leaves half written"
+            ),
+        ),
+    }
+    if matches!(value("innodb_checksum_algorithm"), "none" | "strict_none") {
+        let why = "innodb_checksum_algorithm=none: not every page that a loss of power leaves half written is noticed";
+        limit(EffectiveDurability::Process, why.to_owned());
+    }
+    match value("innodb_flush_method") {
+        // without a value it is the default, which syncs
+        "" | "fsync" | "fdatasync" | "O_DSYNC" | "O_DIRECT" | "ALL_O_DIRECT" => {}
+        other => limit(
+            EffectiveDurability::Process,
+            format!("innodb_flush_method={other}: not all that is written is known to be synced"),
+        ),
+    }
+    if value("log_bin") == "ON" && value("sync_binlog") != "1" {
+        let why = "a commit that the unsynced binary log loses with the power is rolled back on recovery"
+            .to_owned();
+        limit(EffectiveDurability::Process, why);
+    }
+    limits
 }
 
 /// Rows are written to their file before the answer. A kill between writing a row, its keys and the file's header
@@ -68,12 +113,18 @@ fn myisam<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
     (durability, format!("{because}: {why}"))
 }
 
-fn aria<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
+/// The log is written before the answer in any case. What it recovers are the changes of a page, which is no help if the
+/// page itself was left half written: there is no copy of it, as InnoDB's doublewrite buffer has one.
+fn aria<'a>(value: impl Fn(&str) -> &'a str) -> (EffectiveDurability, String) {
     let group = value("aria_group_commit");
     let because = format!("Aria, aria_group_commit={group}");
     let (durability, why) = match group {
-        "none" | "hard" => (Durability::Disk, "the log is synced before the answer"),
-        _ => (Durability::Process, "the log is written before the answer, and synced later"),
+        "none" | "hard" => (
+            EffectiveDurability::Process,
+            "the log is synced before the answer, but there is no copy of a page that a loss of power leaves half written",
+        ),
+        "soft" => (EffectiveDurability::Process, "the log is written before the answer, and synced later"),
+        _ => (EffectiveDurability::Unknown, "the server does not tell when the log is written"),
     };
     (durability, format!("{because}: {why}"))
 }
@@ -84,44 +135,96 @@ mod tests {
 
     use super::*;
 
-    fn durability_of(engine: Engine, settings: &[(&str, &'static str)]) -> Durability {
+    fn durability_of(engine: Engine, settings: &[(&str, &'static str)]) -> (EffectiveDurability, String) {
         let settings: BTreeMap<&str, &'static str> = settings.iter().copied().collect();
-        durability(engine, |name| settings.get(name).copied().unwrap_or("")).0
+        durability(engine, |name| settings.get(name).copied().unwrap_or(""))
     }
 
-    fn innodb(flush: &'static str, binlog: &'static str, sync: &'static str) -> Durability {
-        let settings =
-            [("innodb_flush_log_at_trx_commit", flush), ("log_bin", binlog), ("sync_binlog", sync)];
-        durability_of(Engine::InnoDb, &settings)
+    /// `InnoDB` with these settings, and others as `MySQL` has them by default.
+    fn innodb(changed: &[(&str, &'static str)]) -> (EffectiveDurability, String) {
+        let default = [
+            ("innodb_flush_log_at_trx_commit", "1"),
+            ("log_bin", "OFF"),
+            ("sync_binlog", "1"),
+            ("innodb_doublewrite", "ON"),
+            ("innodb_flush_method", "O_DIRECT"),
+            ("innodb_checksum_algorithm", "crc32"),
+            ("Innodb_redo_log_enabled", "ON"),
+        ];
+        durability_of(Engine::InnoDb, &[&default[..], changed].concat())
     }
 
     #[test]
     fn each_of_innodb_s_durability_levels_has_its_settings() {
-        assert_eq!(innodb("1", "OFF", "0"), Durability::Disk);
-        assert_eq!(innodb("1", "ON", "1"), Durability::Disk);
-        assert_eq!(innodb("1", "ON", "0"), Durability::Process);
-        assert_eq!(innodb("1", "ON", "100"), Durability::Process);
-        assert_eq!(innodb("2", "ON", "1"), Durability::Process);
-        assert_eq!(innodb("0", "OFF", "0"), Durability::None);
-        assert_eq!(innodb("", "", ""), Durability::None);
+        for (flush, binlog, sync, expected) in [
+            ("1", "OFF", "0", EffectiveDurability::Disk),
+            ("3", "OFF", "0", EffectiveDurability::Disk),
+            ("1", "ON", "1", EffectiveDurability::Disk),
+            ("1", "ON", "0", EffectiveDurability::Process),
+            ("1", "ON", "100", EffectiveDurability::Process),
+            ("2", "ON", "1", EffectiveDurability::Process),
+            ("0", "OFF", "0", EffectiveDurability::None),
+            ("", "OFF", "0", EffectiveDurability::Unknown),
+        ] {
+            let changed =
+                [("innodb_flush_log_at_trx_commit", flush), ("log_bin", binlog), ("sync_binlog", sync)];
+            assert_eq!(innodb(&changed).0, expected, "{changed:?}");
+        }
     }
 
     #[test]
-    fn aria_s_durability_is_when_its_log_is_synced() {
-        for (group, expected) in
-            [("none", Durability::Disk), ("hard", Durability::Disk), ("soft", Durability::Process)]
-        {
-            assert_eq!(durability_of(Engine::Aria, &[("aria_group_commit", group)]), expected);
+    fn a_synced_log_is_worth_what_the_data_files_and_its_own_settings_leave_of_it() {
+        for (name, value, expected) in [
+            ("innodb_doublewrite", "DETECT_AND_RECOVER", EffectiveDurability::Disk),
+            ("innodb_doublewrite", "DETECT_ONLY", EffectiveDurability::None),
+            ("innodb_doublewrite", "OFF", EffectiveDurability::None),
+            ("innodb_doublewrite", "", EffectiveDurability::None),
+            ("innodb_doublewrite", "fast", EffectiveDurability::Process),
+            ("innodb_flush_method", "", EffectiveDurability::Disk),
+            ("innodb_flush_method", "fsync", EffectiveDurability::Disk),
+            ("innodb_flush_method", "O_DSYNC", EffectiveDurability::Disk),
+            ("innodb_flush_method", "O_DIRECT_NO_FSYNC", EffectiveDurability::Process),
+            ("innodb_flush_method", "littlesync", EffectiveDurability::Process),
+            ("innodb_flush_method", "nosync", EffectiveDurability::Process),
+            ("innodb_flush_method", "unbuffered", EffectiveDurability::Process),
+            ("innodb_checksum_algorithm", "full_crc32", EffectiveDurability::Disk),
+            ("innodb_checksum_algorithm", "none", EffectiveDurability::Process),
+            ("Innodb_redo_log_enabled", "", EffectiveDurability::Disk),
+            ("Innodb_redo_log_enabled", "OFF", EffectiveDurability::None),
+            ("wsrep_on", "OFF", EffectiveDurability::Disk),
+            ("wsrep_on", "ON", EffectiveDurability::Unknown),
+        ] {
+            let (durability, because) = innodb(&[(name, value)]);
+            assert_eq!(durability, expected, "{name}={value}: {because}");
+            if expected != EffectiveDurability::Disk {
+                let setting = name.trim_end_matches("_algorithm");
+                assert!(because.contains(setting), "{because} does not name {name}");
+            }
         }
-        assert_eq!(durability_of(Engine::Aria, &[]), Durability::Process);
+        let (durability, because) =
+            innodb(&[("innodb_doublewrite", "OFF"), ("innodb_flush_method", "nosync")]);
+        assert_eq!(durability, EffectiveDurability::None);
+        assert!(because.contains("doublewrite=OFF") && because.contains("method=nosync"), "{because}");
+        let weak = [("innodb_flush_log_at_trx_commit", "0"), ("innodb_flush_method", "nosync")];
+        assert_eq!(innodb(&weak).0, EffectiveDurability::None);
+    }
+
+    #[test]
+    fn aria_s_log_does_not_mend_a_page_that_losing_power_tore() {
+        for group in ["none", "hard", "soft"] {
+            let (durability, _) = durability_of(Engine::Aria, &[("aria_group_commit", group)]);
+            assert_eq!(durability, EffectiveDurability::Process, "{group}");
+        }
+        assert_eq!(durability_of(Engine::Aria, &[]).0, EffectiveDurability::Unknown);
     }
 
     #[test]
     fn myisam_keeps_rows_where_it_makes_their_index_again() {
-        let of = |recover| durability_of(Engine::MyIsam, &[("myisam_recover_options", recover)]);
+        let of = |recover| durability_of(Engine::MyIsam, &[("myisam_recover_options", recover)]).0;
         assert_eq!(of("BACKUP"), Durability::Process);
         assert_eq!(of("DEFAULT"), Durability::Process);
-        assert_eq!((of("QUICK"), of("BACKUP,QUICK")), (Durability::None, Durability::None));
-        assert_eq!((of("OFF"), of("")), (Durability::None, Durability::None));
+        for weak in ["QUICK", "BACKUP,QUICK", "OFF", ""] {
+            assert_eq!(of(weak), Durability::None, "{weak}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use mysql_async::DriverError;
 
 use crate::{
     ConnectError,
-    engine::Product,
+    product::Product,
     protocol::{Error, OpenError, ServerError},
 };
 

@@ -12,6 +12,7 @@ mod join;
 mod load;
 mod logs;
 mod parcels;
+mod product;
 mod protocol;
 mod queue;
 mod records;
@@ -26,7 +27,7 @@ use acidtest_workloads::{
     Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore,
     queue::QueueStore, records::RecordsStore, time_opening,
 };
-use mysql_async::{Conn, Error, Opts, OptsBuilder, prelude::Queryable};
+use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, prelude::Queryable};
 
 use crate::{
     columns::{rows, text},
@@ -35,7 +36,8 @@ use crate::{
     sessions::Settings,
 };
 
-pub use engine::{Engine, Product, Variant};
+pub use engine::{Engine, Variant};
+pub use product::Product;
 
 /// Error 1007: the database to be created is there already.
 const DATABASE_EXISTS: u16 = 1007;
@@ -52,7 +54,7 @@ const SETTINGS: &[&str] = &[
     "sync_binlog",
     "transaction_isolation",
     "tx_isolation",
-    "version",
+    "wsrep_on",
 ];
 
 /// Further settings that bear on a guarantee or on speed on one engine.
@@ -60,6 +62,7 @@ fn settings_of(engine: Engine) -> &'static [&'static str] {
     match engine {
         Engine::InnoDb => &[
             "innodb_buffer_pool_size",
+            "innodb_checksum_algorithm",
             "innodb_doublewrite",
             "innodb_flush_log_at_trx_commit",
             "innodb_flush_method",
@@ -127,22 +130,24 @@ impl Variant {
         if let Err(error @ ConnectError::Client(OpenError::Login(_))) = store.server.connect().await {
             return Err(store.unreachable(&error));
         }
-        let (version, has) = store.on_server("looking at the server", server(engine)).await?;
+        let (variables, has) = store.on_server("looking at the server", server(engine)).await?;
+        let version = variables.get("version").map_or("", String::as_str);
         let unfit = |cause: String, remedy: String| StoreError::Unreachable {
             address: address.to_string(),
             cause,
             remedy,
         };
-        let is = Product::of(&version);
+        let is = Product::of(version);
+        let named = product::other(is, &variables).unwrap_or_else(|| format!("{is} {version}"));
         if is != product {
             let scheme = address.scheme.replace(product.scheme(), is.scheme());
             return Err(unfit(
-                format!("it is {is} {version}, not {product}"),
+                format!("it is {named}, not {product}"),
                 format!("write {scheme}:// (the store {}) where {}:// stands", is.scheme(), address.scheme),
             ));
         }
         if !has {
-            let cause = format!("{is} {version} has no engine {} there", engine.name());
+            let cause = format!("{named} has no engine {} there", engine.name());
             return Err(unfit(cause, engine.remedy().to_owned()));
         }
         store.server.usual = Some(store.own_sessions().await?.into());
@@ -150,13 +155,13 @@ impl Variant {
     }
 }
 
-/// The server's version, and whether it has an engine.
-fn server(engine: Engine) -> impl AsyncFnOnce(&mut Conn) -> Result<(String, bool), Error> {
+/// The variables by which a server's product is told, and whether it has an engine.
+fn server(engine: Engine) -> impl AsyncFnOnce(&mut Conn) -> Result<(BTreeMap<String, String>, bool), Error> {
     async move |conn| {
-        let version = conn.query_first("SELECT VERSION()").await?.unwrap_or_default();
+        let variables = variables(conn, &product::VARIABLES).await?;
         let has =
             "SELECT 1 FROM information_schema.engines WHERE engine = ? AND support IN ('YES', 'DEFAULT')";
-        Ok((version, !rows(conn, has, (engine.name(),)).await?.is_empty()))
+        Ok((variables, !rows(conn, has, (engine.name(),)).await?.is_empty()))
     }
 }
 
@@ -313,7 +318,13 @@ impl Store for MariaDb {
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
             let (durability, because) = durability::durability(self.engine, value);
             let tls = self.negotiated().await?;
-            Ok(EffectiveSettings { version: value("version").to_owned(), durability, because, settings, tls })
+            let other = product::other(self.product, &settings);
+            let version = value("version").to_owned();
+            let read = EffectiveSettings { version, durability, because, settings, tls };
+            Ok(match other {
+                None => read,
+                Some(server) => read.of_another(&server, &self.product.to_string()),
+            })
         })
     }
 
@@ -368,10 +379,22 @@ impl Store for MariaDb {
 }
 
 async fn settings(conn: &mut Conn, engine: Engine) -> Result<BTreeMap<String, String>, Error> {
-    let names = [SETTINGS, settings_of(engine)].concat().join("', '");
-    let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')");
-    let rows = rows(conn, sql, ()).await?;
-    Ok(rows.iter().map(|row| (text(row, 0).to_owned(), text(row, 1).to_owned())).collect())
+    let mut settings =
+        variables(conn, &[&product::VARIABLES, SETTINGS, settings_of(engine)].concat()).await?;
+    // no variable: it is switched off and on by a statement, on MySQL
+    let logged = "SHOW GLOBAL STATUS WHERE Variable_name = 'Innodb_redo_log_enabled'";
+    settings.extend(pairs(&rows(conn, logged, ()).await?));
+    Ok(settings)
+}
+
+async fn variables(conn: &mut Conn, names: &[&str]) -> Result<BTreeMap<String, String>, Error> {
+    let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{}')", names.join("', '"));
+    Ok(pairs(&rows(conn, sql, ()).await?).collect())
+}
+
+/// Names and values in the answer to a SHOW.
+fn pairs(rows: &[Row]) -> impl Iterator<Item = (String, String)> + '_ {
+    rows.iter().map(|row| (text(row, 0).to_owned(), text(row, 1).to_owned()))
 }
 
 async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {

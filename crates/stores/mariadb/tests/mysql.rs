@@ -59,8 +59,25 @@ fn myisam_counts_scans() {
 
 #[test]
 fn each_durability_is_read_back() {
-    inventory::levels(&INNODB, |_, effective| {
+    inventory::levels(&INNODB, |world, effective| {
         assert!(effective.settings.contains_key("transaction_isolation"), "{effective:?}");
+        if effective.durability == Durability::Disk {
+            // what a server that syncs its log has lost all the same
+            for (weaken, mend) in [
+                (
+                    "SET GLOBAL innodb_doublewrite = DETECT_ONLY",
+                    "SET GLOBAL innodb_doublewrite = DETECT_AND_RECOVER",
+                ),
+                ("ALTER INSTANCE DISABLE INNODB REDO_LOG", "ALTER INSTANCE ENABLE INNODB REDO_LOG"),
+            ] {
+                execute(world.address(), weaken);
+                let effective = wait(world.store.effective()).unwrap();
+                assert_eq!(effective.durability, Durability::None, "{weaken}: {}", effective.because);
+                execute(world.address(), mend);
+                let effective = wait(world.store.effective()).unwrap();
+                assert_eq!(effective.durability, Durability::Disk, "{mend}: {}", effective.because);
+            }
+        }
     });
     for durability in [Durability::None, Durability::Process] {
         let Some(world) = MYISAM.start(durability) else { return };

@@ -130,7 +130,7 @@ fn blackhole_loses_every_record_and_the_audit_says_so() {
 #[test]
 fn each_engine_s_durability_is_read_back() {
     for (subject, levels) in [
-        (&ARIA, vec![Durability::Process, Durability::Disk]),
+        (&ARIA, vec![Durability::Process]),
         (&MYISAM, vec![Durability::None, Durability::Process]),
         (&CSV, vec![Durability::Process]),
         (&MEMORY, vec![Durability::None]),

@@ -246,7 +246,7 @@ impl Store for Memory {
         Box::pin(async {
             Ok(EffectiveSettings {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                durability: Durability::None,
+                durability: Durability::None.into(),
                 because: "nothing is kept on disk".to_owned(),
                 settings: BTreeMap::from([("faults".to_owned(), self.world.faults.to_string())]),
                 tls: None,

@@ -28,7 +28,7 @@ impl Store for Null {
         Box::pin(async {
             Ok(EffectiveSettings {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                durability: Durability::None,
+                durability: Durability::None.into(),
                 because: "nothing is kept at all".to_owned(),
                 settings: BTreeMap::new(),
                 tls: None,

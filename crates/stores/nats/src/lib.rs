@@ -142,7 +142,13 @@ impl Store for Nats {
             let mut api = self.server.reach().await?;
             let (version, settings) = settings(&mut api).await?;
             let (durability, because) = durability(&version);
-            Ok(EffectiveSettings { version, durability, because, settings, tls: api.connection().tls() })
+            Ok(EffectiveSettings {
+                version,
+                durability: durability.into(),
+                because,
+                settings,
+                tls: api.connection().tls(),
+            })
         })
     }
 

@@ -226,7 +226,7 @@ fn effective(
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
-    EffectiveSettings { durability, because, settings, ..server.clone() }
+    EffectiveSettings { settings, ..server.at(durability, because) }
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
     fn only_an_acknowledged_message_in_files_outlives_the_server() {
         let server = EffectiveSettings {
             version: "2.9.10".to_owned(),
-            durability: Durability::Process,
+            durability: Durability::Process.into(),
             because: String::new(),
             settings: std::collections::BTreeMap::new(),
             tls: None,

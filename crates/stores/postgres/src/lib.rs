@@ -12,6 +12,7 @@ mod join;
 mod logs;
 mod parcels;
 mod point;
+mod product;
 pub mod protocol;
 mod queue;
 mod records;
@@ -22,8 +23,8 @@ mod value;
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
-    Address, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, NegotiatedTls, StoreError,
-    StoreKind, Support, Task,
+    Address, Durability, EffectiveDurability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH,
+    NegotiatedTls, StoreError, StoreKind, Support, Task,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -91,6 +92,7 @@ pub const KIND: StoreKind = StoreKind {
 
 /// Server settings that bear on a guarantee or on speed, reported with every run.
 const SETTINGS: &[&str] = &[
+    "default_table_access_method",
     "default_transaction_isolation",
     "fsync",
     "full_page_writes",
@@ -168,8 +170,8 @@ impl Postgres {
         let mut connection = self.connection().await?;
         let Some(tls) = connection.negotiated() else { return Ok(None) };
         let sql = "SELECT coalesce(version, 'none'), coalesce(cipher, 'none') FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-        let said = connection.ask(sql).await;
-        let said = said.map_err(|error| self.failed("reading the settings of TLS", error.to_string()))?;
+        // another product need not have a word for it
+        let said = connection.ask(sql).await.unwrap_or_default();
         Ok(Some(match said.as_slice() {
             [version, cipher] => tls.beside(version, cipher),
             _ => tls,
@@ -201,16 +203,24 @@ fn marker(namespace: &str) -> String {
 impl Store for Postgres {
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
-            let settings = self.on_server("reading the settings", settings).await?;
+            let doing = "reading the settings";
+            let version = self.on_server(doing, version).await?;
+            let other = product::other(&version);
+            let Server { mut settings, signs } = match self.on_server(doing, server).await {
+                // another product need not have all that PostgreSQL has
+                Err(_) if other.is_some() => Server::default(),
+                read => read?,
+            };
+            settings.insert("version".to_owned(), version.clone());
             let tls = self.negotiated().await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
-            let (durability, because) = durability(value);
-            Ok(EffectiveSettings {
-                version: value("server_version").to_owned(),
-                durability,
-                because,
-                settings,
-                tls,
+            let (durability, because) = durability(&version, value);
+            let number = value("server_version").to_owned();
+            let other = other.or_else(|| Some(product::named(signs.first()?, &version)));
+            let read = EffectiveSettings { version: number, durability, because, settings, tls };
+            Ok(match other {
+                None => read,
+                Some(server) => read.of_another(&server, KIND.title),
             })
         })
     }
@@ -270,10 +280,32 @@ impl Store for Postgres {
     }
 }
 
-async fn settings(client: &Client) -> Result<BTreeMap<String, String>, Error> {
+/// What a server says of itself, besides its version.
+#[derive(Default)]
+struct Server {
+    settings: BTreeMap<String, String>,
+    /// The products whose settings or functions it has.
+    signs: Vec<&'static str>,
+}
+
+async fn version(client: &Client) -> Result<String, Error> {
+    client.query_one("SELECT version()", &[]).await?.try_get(0)
+}
+
+async fn server(client: &Client) -> Result<Server, Error> {
     let sql = "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY($1)";
     let rows = client.query(sql, &[&SETTINGS]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let settings: Result<_, Error> = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect();
+    let mut signs = Vec::new();
+    for (pattern, product) in product::SETTINGS {
+        let sql = "SELECT FROM pg_settings WHERE name LIKE $1 LIMIT 1";
+        signs.extend(client.query_opt(sql, &[&pattern]).await?.map(|_| product));
+    }
+    for (function, product) in product::FUNCTIONS {
+        let sql = "SELECT FROM pg_catalog.pg_proc WHERE proname = $1 LIMIT 1";
+        signs.extend(client.query_opt(sql, &[&function]).await?.map(|_| product));
+    }
+    Ok(Server { settings: settings?, signs })
 }
 
 async fn owner(client: &Client, namespace: &str) -> Result<Owner, Error> {
@@ -301,53 +333,128 @@ async fn create(client: &Client, namespace: &str, run: &str) -> Result<(), Error
     client.batch_execute("COMMIT").await
 }
 
-/// The durability level that the settings amount to, and the reason in words.
-fn durability<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
-    let (fsync, commit) = (value("fsync"), value("synchronous_commit"));
+/// The durability level that the settings amount to on a server of this `version()`, and the reason in words.
+fn durability<'a>(version: &str, value: impl Fn(&str) -> &'a str) -> (EffectiveDurability, String) {
+    let (fsync, commit, method) = (value("fsync"), value("synchronous_commit"), value("wal_sync_method"));
     let settings = format!("fsync={fsync}, synchronous_commit={commit}");
-    if commit == "off" || commit.is_empty() {
-        return (Durability::None, format!("{settings}: acknowledged before the log is written"));
+    let is_passed_on = passes_caches(version, method);
+    let (durability, because) = match (fsync, commit, value("full_page_writes")) {
+        ("", ..) | (_, "", _) | (.., "") => {
+            (EffectiveDurability::Unknown, "the server does not tell all of these")
+        }
+        // servers before 12 have no choice
+        _ if !matches!(value("default_table_access_method"), "" | "heap") => (
+            EffectiveDurability::Unknown,
+            "default_table_access_method is not heap: an extension keeps the tables, by rules of its own",
+        ),
+        (_, "off", _) => (EffectiveDurability::None, "acknowledged before the log is written"),
+        (.., "off") => (
+            EffectiveDurability::None,
+            "full_page_writes=off: of a page that a kill or a loss of power leaves half written, the log has no copy to \
+             recover it from",
+        ),
+        ("on", ..) if is_passed_on => (EffectiveDurability::Disk, "the log is synced before the answer"),
+        ("on", ..) => (
+            EffectiveDurability::Process,
+            "on this system, this way to sync the log may leave it in the drive's cache",
+        ),
+        _ => (
+            EffectiveDurability::Process,
+            "the log is written but never synced; losing power may ruin the whole database: nobody should run this in \
+             production",
+        ),
+    };
+    let method = if fsync == "on" { format!(", wal_sync_method={method}") } else { String::new() };
+    (durability, format!("{settings}{method}: {because}"))
+}
+
+/// Whether a sync by this method reaches the drive past its cache, by PostgreSQL's own word on each system.
+fn passes_caches(version: &str, method: &str) -> bool {
+    let is_on = |systems: &[&str]| systems.iter().any(|system| version.contains(system));
+    if is_on(&["-darwin"]) {
+        method == "fsync_writethrough"
+    } else if is_on(&["Visual C++", "-windows", "mingw"]) {
+        matches!(method, "fsync" | "fsync_writethrough")
+    } else {
+        true
     }
-    if fsync != "on" {
-        let because = "the log is written but never synced; losing power may ruin the whole database: \
-                       nobody should run this in production";
-        return (Durability::Process, format!("{settings}: {because}"));
-    }
-    let mut because =
-        format!("{settings}: the log is synced ({}) before the answer", value("wal_sync_method"));
-    if value("full_page_writes") != "on" {
-        because.push_str("; full_page_writes=off: a page torn by losing power may not be recovered");
-    }
-    (Durability::Disk, because)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn durability_of(fsync: &str, commit: &str) -> (Durability, String) {
-        durability(|name| match name {
-            "fsync" => fsync,
-            "synchronous_commit" => commit,
-            "full_page_writes" => "on",
-            _ => "",
+    const LINUX: &str = "PostgreSQL 15.14 on x86_64-pc-linux-gnu, compiled by gcc 12.2.0, 64-bit";
+
+    /// The durability level on a server with these settings, where others have their defaults.
+    fn durability_of(version: &str, changed: &[(&str, &'static str)]) -> (EffectiveDurability, String) {
+        durability(version, |name| {
+            changed.iter().find(|(changed, _)| *changed == name).map_or_else(
+                || match name {
+                    "fsync" | "synchronous_commit" | "full_page_writes" => "on",
+                    "wal_sync_method" => "fdatasync",
+                    _ => "",
+                },
+                |(_, value)| *value,
+            )
         })
     }
 
     #[test]
     fn each_durability_has_its_settings() {
         for commit in ["on", "local", "remote_write", "remote_apply"] {
-            assert_eq!(durability_of("on", commit).0, Durability::Disk);
-            assert_eq!(durability_of("off", commit).0, Durability::Process);
+            for (fsync, pages, expected) in [
+                ("on", "on", EffectiveDurability::Disk),
+                ("off", "on", EffectiveDurability::Process),
+                ("on", "off", EffectiveDurability::None),
+                ("off", "off", EffectiveDurability::None),
+            ] {
+                let changed = [("fsync", fsync), ("synchronous_commit", commit), ("full_page_writes", pages)];
+                assert_eq!(durability_of(LINUX, &changed).0, expected, "{changed:?}");
+            }
         }
-        assert_eq!(durability_of("on", "off").0, Durability::None);
-        assert_eq!(durability_of("off", "off").0, Durability::None);
-        assert!(durability_of("off", "on").1.contains("production"));
+        for fsync in ["on", "off"] {
+            let changed = [("fsync", fsync), ("synchronous_commit", "off")];
+            assert_eq!(durability_of(LINUX, &changed).0, EffectiveDurability::None);
+        }
+        assert!(durability_of(LINUX, &[("fsync", "off")]).1.contains("production"));
+        assert!(durability_of(LINUX, &[("full_page_writes", "off")]).1.contains("half written"));
     }
 
     #[test]
-    fn a_setting_that_was_not_read_promises_nothing() {
-        assert_eq!(durability(|_| "").0, Durability::None);
+    fn a_sync_that_ends_in_the_drive_s_cache_is_none() {
+        let method = |version, method| durability_of(version, &[("wal_sync_method", method)]).0;
+        for on_linux in ["fdatasync", "fsync", "open_datasync", "open_sync"] {
+            assert_eq!(method(LINUX, on_linux), EffectiveDurability::Disk);
+        }
+        let mac = "PostgreSQL 14.9 (Homebrew) on aarch64-apple-darwin22.4.0, compiled by clang, 64-bit";
+        assert_eq!(method(mac, "open_datasync"), EffectiveDurability::Process);
+        assert_eq!(method(mac, "fsync"), EffectiveDurability::Process);
+        assert_eq!(method(mac, "fsync_writethrough"), EffectiveDurability::Disk);
+        for windows in [
+            "PostgreSQL 15.3, compiled by Visual C++ build 1914, 64-bit",
+            "PostgreSQL 17.0 on x86_64-windows, compiled by msvc-19.41, 64-bit",
+        ] {
+            assert_eq!(method(windows, "open_datasync"), EffectiveDurability::Process);
+            assert_eq!(method(windows, "fsync"), EffectiveDurability::Disk);
+        }
+    }
+
+    #[test]
+    fn what_an_extension_or_nobody_tells_is_not_known() {
+        for (method, expected) in
+            [("heap", EffectiveDurability::Disk), ("columnar", EffectiveDurability::Unknown)]
+        {
+            assert_eq!(
+                durability_of(LINUX, &[("default_table_access_method", method)]).0,
+                expected,
+                "{method}"
+            );
+        }
+        for unread in ["fsync", "synchronous_commit", "full_page_writes"] {
+            assert_eq!(durability_of(LINUX, &[(unread, "")]).0, EffectiveDurability::Unknown, "{unread}");
+        }
+        assert_eq!(durability(LINUX, |_| "").0, EffectiveDurability::Unknown);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use acidtest_model::{Durability, EffectiveSettings, StoreError, Task};
+use acidtest_model::{EffectiveSettings, StoreError, Task};
 use acidtest_workloads::{
     Place,
     logs::{EntryVisitor, LogsStore, Rows, Sink, StoredEntry},
@@ -10,7 +10,7 @@ use acidtest_workloads::{
 use futures_util::TryStreamExt;
 use tokio_postgres::Row;
 
-use crate::Postgres;
+use crate::{Postgres, durability};
 
 /// The table of these rows; names are plain.
 fn table(rows: &Rows) -> String {
@@ -29,11 +29,13 @@ impl LogsStore for Postgres {
     }
 
     fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {
-        let is_synced = server.settings.get("fsync").is_some_and(|fsync| fsync == "on");
-        let (durability, fsync) =
-            if is_synced { (Durability::Disk, "on") } else { (Durability::Process, "off") };
-        let because = format!("fsync={fsync}; the gateway's own connections have synchronous_commit=on");
-        EffectiveSettings { durability, because, ..server.clone() }
+        let value = |name: &str| server.settings.get(name).map_or("", String::as_str);
+        let (durability, because) = durability(value("version"), |name| match name {
+            "synchronous_commit" => "on",
+            other => value(other),
+        });
+        let Some(level) = durability.level() else { return server.clone() };
+        server.at(level, format!("{because}; the gateway's own connections have synchronous_commit=on"))
     }
 
     fn entries<'a>(

@@ -47,9 +47,18 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
 
 #[test]
 fn each_durability_is_read_back() {
-    inventory::levels(&POSTGRES, |_, effective| {
+    inventory::levels(&POSTGRES, |world, effective| {
         assert_eq!(effective.settings["shared_buffers"], "128MB");
         assert!(effective.because.contains("synchronous_commit="));
+        if effective.durability == Durability::Disk {
+            execute(world.address(), "ALTER SYSTEM SET full_page_writes = off");
+            execute(world.address(), "SELECT pg_reload_conf()");
+            until("the server has read its settings again", Duration::from_mins(2), || {
+                wait(world.store.effective()).unwrap().settings["full_page_writes"] == "off"
+            });
+            let effective = wait(world.store.effective()).unwrap();
+            assert_eq!(effective.durability, Durability::None, "{}", effective.because);
+        }
     });
 }
 

@@ -139,6 +139,11 @@ async fn leave(connection: &mut Connection, queue: &str, message: &str) -> Resul
     committed.unwrap_or_else(|_| Err(unanswered(connection))).map(drop)
 }
 
+/// Whether a broker that names this product in its properties is RabbitMQ: others speak AMQP 0-9-1, too.
+fn is_own(product: Option<&str>) -> bool {
+    product == Some("RabbitMQ")
+}
+
 impl Store for RabbitMq {
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
@@ -147,12 +152,17 @@ impl Store for RabbitMq {
                 .into_iter()
                 .filter_map(|name| Some((name.to_owned(), connection.about(name)?.to_owned())))
                 .chain([("frame_max".to_owned(), connection.frame_max().to_string())]);
-            Ok(EffectiveSettings {
+            let read = EffectiveSettings {
                 version: self.version.clone(),
-                durability: Durability::Disk,
+                durability: Durability::Disk.into(),
                 because: "each queue has its own durability level".to_owned(),
                 settings: settings.collect::<BTreeMap<_, _>>(),
                 tls: connection.tls(),
+            };
+            Ok(if is_own(connection.about("product")) {
+                read
+            } else {
+                read.of_another(&self.version, "RabbitMQ")
             })
         })
     }

@@ -110,7 +110,7 @@ impl QueueAdapter for RabbitMq {
                 ("queue.x-queue-type".to_owned(), kind.to_owned()),
                 ("message.delivery_mode".to_owned(), if delivery.persistent { "2" } else { "1" }.to_owned()),
             ]);
-            Ok(EffectiveSettings { durability, because, settings, ..server.clone() })
+            Ok(EffectiveSettings { settings, ..server.at(durability, because) })
         })
     }
 
@@ -183,9 +183,11 @@ fn durability(delivery: &Delivery) -> (Durability, String) {
             "persistent messages in a durable classic queue, acknowledged once synced as seen on 3.10.8; another storage \
              version of the queue need not sync, and which one it has cannot be read back",
         ),
-        (true, QueueKind::Quorum) => {
-            (Durability::Disk, "persistent messages in a quorum queue, acknowledged once its log is synced")
-        }
+        (true, QueueKind::Quorum) => (
+            Durability::Disk,
+            "persistent messages in a quorum queue, acknowledged once its log is synced, unless an advanced.config \
+                 turns that off (wal_sync_method), which AMQP does not tell",
+        ),
     };
     (durability, because.to_owned())
 }

@@ -134,7 +134,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         let own = QueueAdapter::settings(&rabbit, &place, &wanted(&parameters), &server).await.unwrap();
         assert_eq!(
             (own.durability, own.settings["queue.x-queue-type"].as_str()),
-            (Durability::Process, "classic")
+            (Durability::Process.into(), "classic")
         );
 
         // a message of one byte more than the broker's limit, 128 MiB

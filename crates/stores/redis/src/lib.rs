@@ -11,6 +11,7 @@ mod lock;
 mod made_up;
 mod parcels;
 mod point;
+mod product;
 mod protocol;
 mod queue;
 mod records;

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{Durability, EffectiveSettings};
+use acidtest_model::{EffectiveDurability, EffectiveSettings};
 use redis::cmd;
 
-use crate::protocol::{Connection, Error, pairs};
+use crate::{
+    product::Product,
+    protocol::{Connection, Error, pairs},
+};
 
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "appendonly",
     "appendfsync",
+    "aof-load-truncated",
     "no-appendfsync-on-rewrite",
     "save",
     "maxmemory",
@@ -19,16 +23,21 @@ const SETTINGS: [&str; 8] = [
 ];
 
 pub(crate) async fn read(connection: &mut Connection) -> Result<EffectiveSettings, Error> {
-    let info = connection.ask(cmd("INFO").arg("server")).await?.string()?;
+    // all sections: not every product names itself in the first one
+    let info = connection.ask(&cmd("INFO")).await?.string()?;
     let (settings, forbidden) = config(connection).await?;
     let (durability, because) = match forbidden {
         None => durability(&settings),
         Some(cause) => (
-            Durability::None,
+            EffectiveDurability::Unknown,
             format!("the settings cannot be read, so nothing is promised: CONFIG GET was refused ({cause})"),
         ),
     };
-    Ok(EffectiveSettings { version: version(&info), durability, because, settings, tls: None })
+    let read = EffectiveSettings { version: String::new(), durability, because, settings, tls: None };
+    Ok(match Product::of(&info) {
+        Product::Redis(version) => EffectiveSettings { version, ..read },
+        Product::Other(server) => read.of_another(&server, "Redis"),
+    })
 }
 
 /// The settings, and the reason if they could not be read: managed servers forbid CONFIG.
@@ -52,35 +61,35 @@ async fn config(connection: &mut Connection) -> Result<(BTreeMap<String, String>
     Ok((settings, forbidden))
 }
 
-/// The version, such as `7.0.15`; for a descendant of Redis its name and its own version.
-fn version(info: &str) -> String {
-    let field =
-        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    match (field("valkey_version"), field("redis_version")) {
-        (Some(version), _) => format!("Valkey {version}"),
-        (None, Some(version)) => version.to_owned(),
-        (None, None) => "unknown: INFO names none".to_owned(),
-    }
-}
-
-fn durability(settings: &BTreeMap<String, String>) -> (Durability, String) {
+/// The durability level that the settings amount to, and the reason in words.
+fn durability(settings: &BTreeMap<String, String>) -> (EffectiveDurability, String) {
     let of = |name: &str| settings.get(name).map_or("", String::as_str);
     let (durability, because) = match (of("appendonly"), of("appendfsync")) {
-        ("yes", "always") if of("no-appendfsync-on-rewrite") == "yes" => (
-            Durability::Process,
+        ("yes", "always") if of("no-appendfsync-on-rewrite") != "no" => (
+            EffectiveDurability::Process,
             "appendfsync is always, but no-appendfsync-on-rewrite leaves syncs out during a rewrite",
         ),
-        ("yes", "always") => (Durability::Disk, "the append-only file is synced before the reply"),
+        ("yes", "always") => (EffectiveDurability::Disk, "the append-only file is synced before the reply"),
         ("yes", "no") => {
-            (Durability::Process, "the append-only file is written, not synced, before the reply")
+            (EffectiveDurability::Process, "the append-only file is written, not synced, before the reply")
         }
-        ("yes", _) => (
-            Durability::None,
+        ("yes", "everysec") => (
+            EffectiveDurability::None,
             "appendfsync everysec postpones the write by up to 2 s while a sync is under way, and yet replies",
         ),
-        _ => (Durability::None, "there is no append-only file, at best snapshots"),
+        ("no", _) => (EffectiveDurability::None, "there is no append-only file, at best snapshots"),
+        _ => (
+            EffectiveDurability::Unknown,
+            "the server does not say whether it has an append-only file, or when it is synced",
+        ),
     };
     let mut because = because.to_owned();
+    if durability.survives_a_kill() && of("aof-load-truncated") == "no" {
+        because.push_str(
+            "; with aof-load-truncated=no the server does not start again after a crash that cut its last entry in \
+             two, until redis-check-aof has mended the file",
+        );
+    }
     if !matches!(of("maxmemory"), "" | "0") && of("maxmemory-policy") != "noeviction" {
         because.push_str("; maxmemory-policy lets the server evict what it has acknowledged");
     }
@@ -91,21 +100,42 @@ fn durability(settings: &BTreeMap<String, String>) -> (Durability, String) {
 mod tests {
     use super::*;
 
-    fn durability_of(settings: &[(&str, &str)]) -> (Durability, String) {
+    fn durability_of(settings: &[(&str, &str)]) -> (EffectiveDurability, String) {
         durability(&settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
     #[test]
     fn a_durability_is_never_better_than_the_settings() {
-        let append = |fsync| durability_of(&[("appendonly", "yes"), ("appendfsync", fsync)]).0;
-        assert_eq!(append("always"), Durability::Disk);
-        assert_eq!(append("no"), Durability::Process);
-        assert_eq!(append("everysec"), Durability::None);
-        assert_eq!(durability_of(&[("appendonly", "no"), ("appendfsync", "always")]).0, Durability::None);
-        assert_eq!(durability_of(&[]).0, Durability::None);
-        let rewrite =
-            [("appendonly", "yes"), ("appendfsync", "always"), ("no-appendfsync-on-rewrite", "yes")];
-        assert_eq!(durability_of(&rewrite).0, Durability::Process);
+        for (only, fsync, rewrite, expected) in [
+            ("yes", "always", "no", EffectiveDurability::Disk),
+            // nothing is synced while a rewrite runs
+            ("yes", "always", "yes", EffectiveDurability::Process),
+            ("yes", "always", "", EffectiveDurability::Process),
+            ("yes", "no", "no", EffectiveDurability::Process),
+            ("yes", "no", "yes", EffectiveDurability::Process),
+            ("yes", "everysec", "no", EffectiveDurability::None),
+            ("yes", "everysec", "yes", EffectiveDurability::None),
+            ("no", "always", "no", EffectiveDurability::None),
+            ("no", "", "", EffectiveDurability::None),
+            ("yes", "", "no", EffectiveDurability::Unknown),
+            ("", "always", "no", EffectiveDurability::Unknown),
+        ] {
+            let settings =
+                [("appendonly", only), ("appendfsync", fsync), ("no-appendfsync-on-rewrite", rewrite)];
+            assert_eq!(durability_of(&settings).0, expected, "{settings:?}");
+        }
+        assert_eq!(durability_of(&[]).0, EffectiveDurability::Unknown);
+    }
+
+    #[test]
+    fn a_file_that_a_crash_makes_unreadable_is_told() {
+        let of = |truncated| {
+            let always =
+                [("appendonly", "yes"), ("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")];
+            durability_of(&[&always[..], &[("aof-load-truncated", truncated)]].concat())
+        };
+        assert!(of("no").1.contains("redis-check-aof") && !of("yes").1.contains("redis-check-aof"));
+        assert_eq!((of("no").0, of("yes").0), (EffectiveDurability::Disk, EffectiveDurability::Disk));
     }
 
     #[test]
@@ -114,11 +144,5 @@ mod tests {
         assert!(because.contains("evict"), "{because}");
         let (_, because) = durability_of(&[("maxmemory", "0"), ("maxmemory-policy", "allkeys-lru")]);
         assert!(!because.contains("evict"), "{because}");
-    }
-
-    #[test]
-    fn a_descendant_is_named() {
-        assert_eq!(version("# Server\r\nredis_version:7.0.15\r\n"), "7.0.15");
-        assert_eq!(version("redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n"), "Valkey 8.1.0");
     }
 }

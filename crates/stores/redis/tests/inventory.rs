@@ -147,7 +147,7 @@ fn without_the_right_to_read_settings_nothing_is_promised() {
     let () = raw(&world).req(&["ACL", "SETUSER", "ann", "on", ">hunter2", "~*", "+@all", "-config"]);
     let store = wait(Redis::open(&login(world.address(), "ann", Some("hunter2")))).unwrap();
     let effective = wait(store.effective()).unwrap();
-    assert_eq!(effective.durability, Durability::None);
+    assert_eq!(effective.durability, acidtest_model::EffectiveDurability::Unknown);
     assert!(effective.because.contains("CONFIG GET was refused"), "{}", effective.because);
     assert!(!format!("{store:?}").contains("hunter2"));
 }

@@ -260,7 +260,7 @@ impl Store for Sqlite {
                 let (durability, because) = durability(&settings["journal_mode"], &settings["synchronous"]);
                 Ok(EffectiveSettings {
                     version: rusqlite::version().to_owned(),
-                    durability,
+                    durability: durability.into(),
                     because: because.to_owned(),
                     settings,
                     tls: None,

@@ -35,7 +35,7 @@ impl LogsStore for Sqlite {
 
     fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {
         let because = "the gateway's own connections have journal_mode=WAL, synchronous=FULL".to_owned();
-        EffectiveSettings { durability: Durability::Disk, because, ..server.clone() }
+        server.at(Durability::Disk, because)
     }
 
     fn entries<'a>(

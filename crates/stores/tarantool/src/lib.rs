@@ -14,8 +14,8 @@ mod trial;
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
-    Address, CellRequest, Durability, EffectiveSettings, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
-    Support, Task, all_has_effect,
+    Address, CellRequest, Durability, EffectiveDurability, EffectiveSettings, Isolation, Lock, NO_REFRESH,
+    StoreError, StoreKind, Support, Task, all_has_effect,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -121,28 +121,33 @@ fn marker(namespace: &str) -> String {
     format!("{namespace}:marker")
 }
 
-/// Reads version and settings as `lua/settings.lua` returns them.
-fn read_settings(values: &mut Reader<'_>) -> Result<(String, BTreeMap<String, String>), Error> {
-    values.tuple(2)?;
-    let version = values.str()?.to_owned();
+/// Reads product, version and settings as `lua/settings.lua` returns them.
+fn read_settings(values: &mut Reader<'_>) -> Result<(String, String, BTreeMap<String, String>), Error> {
+    values.tuple(3)?;
+    let (product, version) = (values.str()?.to_owned(), values.str()?.to_owned());
     let mut settings = BTreeMap::new();
     for _ in 0..values.map_len()? {
         let name = values.str()?.to_owned();
         settings.insert(name, values.str()?.to_owned());
     }
-    Ok((version, settings))
+    Ok((product, version, settings))
 }
 
-fn durability(wal_mode: &str) -> (Durability, String) {
-    match wal_mode {
-        "fsync" => (Durability::Disk, "wal_mode is fsync: the log is synced before the answer".to_owned()),
-        "write" => (
-            Durability::Process,
-            "wal_mode is write: the log is written, not synced, before the answer".to_owned(),
-        ),
-        "none" => (Durability::None, "wal_mode is none: there is no log".to_owned()),
-        other => (Durability::None, format!("wal_mode is {other:?}, which says nothing here")),
-    }
+fn durability(wal_mode: &str) -> (EffectiveDurability, String) {
+    let (durability, because) = match wal_mode {
+        "fsync" => (EffectiveDurability::Disk, "the log is synced before the answer"),
+        "write" => (EffectiveDurability::Process, "the log is written, not synced, before the answer"),
+        "none" => (EffectiveDurability::None, "there is no log"),
+        other => {
+            return (EffectiveDurability::Unknown, format!("wal_mode is {other:?}, which says nothing here"));
+        }
+    };
+    (durability, format!("wal_mode is {wal_mode}: {because}"))
+}
+
+/// Whether a server that names this product is Tarantool, in one of its editions.
+fn is_own(product: &str) -> bool {
+    matches!(product, "Tarantool" | "Tarantool Enterprise")
 }
 
 impl Store for Tarantool {
@@ -150,9 +155,12 @@ impl Store for Tarantool {
         Box::pin(async {
             let code = include_str!("lua/settings.lua");
             let read = self.server.run("reading the settings", code, nothing, read_settings);
-            let (version, settings) = read.await?;
+            let (product, version, settings) = read.await?;
             let (durability, because) = durability(settings.get("wal_mode").map_or("", String::as_str));
-            Ok(EffectiveSettings { version, durability, because, settings, tls: None })
+            let own = is_own(&product);
+            let server = format!("{product} {version}");
+            let read = EffectiveSettings { version, durability, because, settings, tls: None };
+            Ok(if own { read } else { read.of_another(&server, "Tarantool") })
         })
     }
 

@@ -7,7 +7,8 @@ use std::{
 
 use acidtest_engine::ClientTask;
 use acidtest_model::{
-    Address, Disruption, Durability, EffectiveSettings, Lock, Role, StoreError, Task, count,
+    Address, Disruption, Durability, EffectiveDurability, EffectiveSettings, Lock, Role, StoreError, Task,
+    count,
 };
 use serde_json::value::RawValue;
 
@@ -200,7 +201,7 @@ struct LogsTrial {
     /// What a gateway that runs already says it is; none where it says nothing.
     found: OnceLock<Option<(Architecture, LogQueue, GatewayState)>>,
     /// The durability level of the database behind it.
-    sink: OnceLock<Durability>,
+    sink: OnceLock<EffectiveDurability>,
     /// What all ids begin with that the trial sends to such a gateway.
     mark: String,
 }
@@ -456,20 +457,20 @@ impl WorkloadTrial for LogsTrial {
             }
             self.sink.get_or_init(|| settings.durability);
             Ok(match self.queue() {
-                Some((durability, because)) if durability < settings.durability => {
-                    EffectiveSettings { durability, because: because.to_owned(), ..settings }
+                Some((durability, because)) if settings.durability > durability.into() => {
+                    settings.at(durability, because.to_owned())
                 }
                 _ => settings,
             })
         })
     }
 
-    fn kept_by(&self, member: Role, settings: &EffectiveSettings) -> Durability {
+    fn kept_by(&self, member: Role, settings: &EffectiveSettings) -> EffectiveDurability {
         match member {
             // what waits in a broker is not kept here
-            Role::Gateway if self.parameters.broker().is_some() => Durability::Disk,
-            Role::Gateway | Role::Queue => self.queue().map_or(Durability::Disk, |(level, _)| level),
-            Role::Collector => Durability::Disk,
+            Role::Gateway if self.parameters.broker().is_some() => EffectiveDurability::Disk,
+            Role::Gateway | Role::Queue => self.queue().map_or(Durability::Disk, |(level, _)| level).into(),
+            Role::Collector => EffectiveDurability::Disk,
             _ => self.sink.get().copied().unwrap_or(settings.durability),
         }
     }
@@ -610,12 +611,12 @@ mod tests {
             gateway: OnceLock::from(reached()),
             collector: OnceLock::new(),
             found: OnceLock::new(),
-            sink: OnceLock::from(Durability::Disk),
+            sink: OnceLock::from(EffectiveDurability::Disk),
             mark: String::new(),
         };
         let settings = EffectiveSettings {
             version: String::new(),
-            durability: Durability::Disk,
+            durability: EffectiveDurability::Disk,
             because: String::new(),
             settings: BTreeMap::new(),
             tls: None,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Durability, EffectiveSettings, Lock, StoreError, Task, count};
+use acidtest_model::{EffectiveDurability, EffectiveSettings, Lock, StoreError, Task, count};
 
 use serde_json::value::RawValue;
 
@@ -223,7 +223,7 @@ fn acknowledged(delivery: &Delivery, settings: EffectiveSettings) -> EffectiveSe
         return settings;
     }
     let because = "without acknowledgements nobody says that a message arrived".to_owned();
-    EffectiveSettings { durability: Durability::None, because, ..settings }
+    EffectiveSettings { durability: EffectiveDurability::None, because, ..settings }
 }
 
 struct QueueTrial {

@@ -12,10 +12,7 @@ use acidtest_workloads::{
 use mysql_async::prelude::Queryable;
 
 use crate::{
-    ConnectOptions, MariaDb,
-    engine::{Engine, Product},
-    load, object, protocol,
-    session::Session,
+    ConnectOptions, MariaDb, engine::Engine, load, object, product::Product, protocol, session::Session,
 };
 use connection::Connection;
 use statements::{Statements, procedure};

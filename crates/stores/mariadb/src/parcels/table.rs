@@ -12,8 +12,9 @@ use mysql_async::{Conn, Error, prelude::Queryable};
 use super::{Names, statements::COLUMNS};
 use crate::{
     columns::{Columns, number, rows},
-    engine::{Engine, Product},
+    engine::Engine,
     load::{BATCH, analyze, insert, local_infile, make_room, stream_in},
+    product::Product,
 };
 
 /// Bytes of a row of a MEMORY table with its keys, or more.

@@ -1,4 +1,4 @@
--- Returns the version, and the settings that bear on a guarantee or on speed; a version that has not one of
+-- Returns the product, the version, and the settings that bear on a guarantee or on speed; a version that has not one of
 -- them leaves it out.
 local settings = {}
 for _, name in ipairs({
@@ -9,4 +9,6 @@ for _, name in ipairs({
     settings[name] = tostring(box.cfg[name])
   end
 end
-return box.info.version, settings
+-- Picodata runs in a server of Tarantool's, and keeps its data by rules of its own
+local product = rawget(_G, 'pico') ~= nil and 'Picodata on Tarantool' or box.info.package or require('tarantool').package
+return product, box.info.version, settings
