@@ -99,15 +99,16 @@ impl MySqlSink {
                  max_allowed_packet = {PACKET}"
             )));
         }
-        let survives = match flush {
-            1 => "a commit survives a loss of power",
-            2 => "a commit survives a killed server only",
-            _ => "a commit does not survive a killed server",
+        // what survives depends on more settings, and on whether it is InnoDB: this says no more than this one does
+        let synced = match flush {
+            1 | 3 => "the log is synced at each commit",
+            2 => "the log is written at each commit, and synced once a second",
+            _ => "the log is written once a second, and a commit does not survive a killed server",
         };
         sink.loads = loads;
         let way = if loads { "LOAD DATA LOCAL" } else { "INSERT, because local_infile is off" };
         let about =
-            format!("{version}, InnoDB, innodb_flush_log_at_trx_commit {flush}: {survives}; stores by {way}");
+            format!("{version}, InnoDB, innodb_flush_log_at_trx_commit {flush}: {synced}; stores by {way}");
         Ok((sink, about))
     }
 

@@ -121,12 +121,13 @@ impl PostgresSink {
             .map_err(unreached)?;
         let setting = |at: usize| settings.try_get::<_, String>(at).map_err(unreached);
         let (version, fsync) = (setting(0)?, setting(1)?);
-        let survives = if fsync == "on" {
-            "a commit survives a loss of power"
+        // what survives depends on more settings, and on whether it is PostgreSQL: this says no more than these two do
+        let synced = if fsync == "on" {
+            "the log is synced at each commit"
         } else {
-            "a commit survives a killed server only, because fsync is off"
+            "the log is written at each commit, and never synced"
         };
-        let about = format!("PostgreSQL {version}, synchronous_commit on, fsync {fsync}: {survives}");
+        let about = format!("PostgreSQL {version}, synchronous_commit on, fsync {fsync}: {synced}");
         Ok((Self { transport, statements }, about))
     }
 

@@ -77,8 +77,12 @@ impl SqliteSink {
                  choose another by --table"
             ))
         })?;
-        let about =
-            format!("SQLite {version}, {journal}, synchronous full: a commit survives a loss of power");
+        let synced = match journal.as_str() {
+            "wal" => "each commit is synced",
+            // where the file cannot have a log, SQLite keeps the mode that it was in
+            _ => "a commit may not be synced",
+        };
+        let about = format!("SQLite {version}, {journal}, synchronous full: {synced}");
         Ok((sink, about))
     }
 
