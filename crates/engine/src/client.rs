@@ -22,6 +22,10 @@ pub trait Client {
     /// The operation's index in [`Load::operations`](crate::Load::operations).
     fn kind(operation: &Self::Operation) -> usize;
 
+    /// Whether the store has changed something that it is to keep, once it has acknowledged the operation: a read changes
+    /// nothing.
+    fn changes(&self, operation: &Self::Operation) -> bool;
+
     /// Tries the operation once. Dropped when the operation's time is up; the engine then counts it
     /// as unknown and calls [`connect`](Client::connect) before anything else.
     fn attempt(&mut self, operation: &Self::Operation) -> impl Future<Output = Attempt>;
@@ -71,7 +75,7 @@ pub trait Client {
 }
 
 /// A client that sends its next operation before the earlier ones are answered, and so has several operations in
-/// flight on its one connection.
+/// flight on its one connection. Each of them changes something that the store is to keep.
 ///
 /// The engine calls [`draw`](Pipeline::draw) and [`send`](Pipeline::send) until [`depth`](Pipeline::depth)
 /// runs from before it is sent until it is known to have ended.

@@ -87,6 +87,8 @@ pub enum Report {
     Beat {
         /// The last acknowledgement, in nanoseconds from the beginning of the measured part; none if there was none.
         last: Option<u64>,
+        /// The same of operations that changed something.
+        last_change: Option<u64>,
         /// Operations that were acknowledged so far.
         acknowledged: u64,
         /// Operations that ended with their connection so far.
@@ -148,9 +150,11 @@ impl Trial {
     /// How far this part has come, to be told every now and then.
     #[must_use]
     pub fn beat(&self) -> Report {
-        let SoFar { last_acknowledged, acknowledged, interrupted } = self.so_far();
-        let last = last_acknowledged.map(|last| u64::try_from(last.as_nanos()).unwrap_or(u64::MAX));
-        Report::Beat { last, acknowledged, interrupted, reconnects: self.shared.totals.progress().2 }
+        let SoFar { last_acknowledged, last_changed, acknowledged, interrupted } = self.so_far();
+        let [last, last_change] = [last_acknowledged, last_changed]
+            .map(|end| end.map(|end| u64::try_from(end.as_nanos()).unwrap_or(u64::MAX)));
+        let reconnects = self.shared.totals.progress().2;
+        Report::Beat { last, last_change, acknowledged, interrupted, reconnects }
     }
 
     /// Brings together what the parts of this trial report, by index, until all are over. `tell` tells every part.
@@ -210,11 +214,12 @@ impl Trial {
                     tell(Instruction::ScheduleOver);
                 }
             }
-            Report::Beat { last, acknowledged, interrupted, reconnects } => {
-                let last = last.map_or(0, |last| begun() + last);
+            Report::Beat { last, last_change, acknowledged, interrupted, reconnects } => {
+                let [last, last_change] = [last, last_change].map(|end| end.map_or(0, |end| begun() + end));
                 let more = interrupted
                     .saturating_sub(std::mem::replace(&mut gathered.interrupted[part], interrupted));
-                totals.tallied_by(part, Tallied { last, acknowledged, interrupted }, more);
+                let so_far = Tallied { last, last_change, acknowledged, interrupted };
+                totals.tallied_by(part, so_far, more);
                 gathered.reconnect(part, reconnects, totals);
             }
             Report::Stopped(reason) => self.stop(reason),

@@ -212,6 +212,9 @@ impl Seat {
         client.account(operation, outcome);
         if phase == Phase::Measured {
             self.record(kind, outcome, due, (start, end), Effort::default());
+            if outcome == Outcome::Ok {
+                self.changed(end);
+            }
         }
     }
 }

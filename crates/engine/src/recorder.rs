@@ -253,6 +253,13 @@ impl Recorder {
         self.ends.scheduled = self.ends.scheduled.max(end);
     }
 
+    /// Notes that an operation that changed something was acknowledged at `end`.
+    pub(crate) fn changed(&mut self, end: u64) {
+        let last = &self.totals.acknowledged[self.shard].last_change;
+        // only this thread writes it
+        last.store(last.load(Ordering::Relaxed).max(end), Ordering::Relaxed);
+    }
+
     pub(crate) fn record(&mut self, kind: usize, outcome: Outcome, times: Times, effort: Effort) {
         if times.end >= self.second_end {
             self.roll(times.end);
@@ -260,7 +267,7 @@ impl Recorder {
         if outcome == Outcome::Ok {
             self.ends.ok = self.ends.ok.max(times.end);
             self.acknowledged += 1;
-            let Acknowledged { last, count } = &self.totals.acknowledged[self.shard];
+            let Acknowledged { last, count, .. } = &self.totals.acknowledged[self.shard];
             last.store(self.ends.ok, Ordering::Relaxed);
             count.store(self.acknowledged, Ordering::Relaxed);
         }
@@ -345,6 +352,8 @@ struct Inner {
 struct Acknowledged {
     /// When the last operation ended that was acknowledged, in nanoseconds of the trial's clock; 0 if none was.
     last: AtomicU64,
+    /// The same of operations that changed something.
+    last_change: AtomicU64,
     /// How many were.
     count: AtomicU64,
 }
@@ -354,6 +363,8 @@ struct Acknowledged {
 pub(crate) struct Tallied {
     /// When the last operation ended that was acknowledged, in nanoseconds of the trial's clock; 0 if none was.
     pub(crate) last: u64,
+    /// The same of operations that changed something.
+    pub(crate) last_change: u64,
     pub(crate) acknowledged: u64,
     pub(crate) interrupted: u64,
 }
@@ -405,8 +416,9 @@ impl Totals {
     /// operations are new.
     pub(crate) fn tallied_by(&self, part: usize, so_far: Tallied, interrupted: u64) {
         self.interrupted.fetch_add(interrupted, Ordering::Relaxed);
-        if let Some(Acknowledged { last, count }) = self.acknowledged.get(part) {
+        if let Some(Acknowledged { last, last_change, count }) = self.acknowledged.get(part) {
             last.fetch_max(so_far.last, Ordering::Relaxed);
+            last_change.fetch_max(so_far.last_change, Ordering::Relaxed);
             count.fetch_max(so_far.acknowledged, Ordering::Relaxed);
         }
     }
@@ -431,8 +443,9 @@ impl Totals {
     /// What has been recorded so far.
     pub(crate) fn tallied(&self) -> Tallied {
         let mut all = Tallied { interrupted: self.interrupted.load(Ordering::Relaxed), ..Tallied::default() };
-        for Acknowledged { last, count } in &self.acknowledged {
+        for Acknowledged { last, last_change, count } in &self.acknowledged {
             all.last = all.last.max(last.load(Ordering::Relaxed));
+            all.last_change = all.last_change.max(last_change.load(Ordering::Relaxed));
             all.acknowledged += count.load(Ordering::Relaxed);
         }
         all

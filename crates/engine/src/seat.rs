@@ -333,10 +333,14 @@ impl Seat {
         mut effort: Effort,
     ) {
         let kind = C::kind(&operation);
+        let changed = outcome == Outcome::Ok && client.changes(&operation);
         client.account(operation, outcome);
         effort.lock_time = nanos(client.lock_wait());
         if self.phase == Phase::Measured {
             self.record(kind, outcome, due, times, effort);
+            if changed {
+                self.changed(times.1);
+            }
             if let Some((span, nanoseconds)) = client.span() {
                 self.bench.borrow_mut().recorder.span(span, nanoseconds);
             }
@@ -409,6 +413,11 @@ impl Seat {
         if self.scheduled {
             recorder.completed(kind, end);
         }
+    }
+
+    /// Notes that an operation that changed something was acknowledged at `end`.
+    pub(crate) fn changed(&self, end: u64) {
+        self.bench.borrow_mut().recorder.changed(end);
     }
 
     /// Lets the other clients of the thread run if this one has not waited for anything since `slice`. Returns when

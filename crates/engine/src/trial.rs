@@ -63,6 +63,8 @@ pub struct SoFar {
     /// When the last operation ended that was acknowledged, from the beginning of the measured part; `None` if there was
     /// none yet.
     pub last_acknowledged: Option<Duration>,
+    /// The same of operations that [changed](crate::Client::changes) something.
+    pub last_changed: Option<Duration>,
     /// How many were acknowledged.
     pub acknowledged: u64,
     /// How many ended with their connection.
@@ -393,10 +395,12 @@ impl Trial {
     /// What has become of the operations of the measured part so far. May be called from any thread while it runs.
     #[must_use]
     pub fn so_far(&self) -> SoFar {
-        let Tallied { last, acknowledged, interrupted } = self.shared.totals.tallied();
+        let Tallied { last, last_change, acknowledged, interrupted } = self.shared.totals.tallied();
         let begun = self.shared.gate.measured();
-        let last = begun.and_then(|begun| last.checked_sub(begun).filter(|_| last > 0));
-        SoFar { last_acknowledged: last.map(Duration::from_nanos), acknowledged, interrupted }
+        let since = |end: u64| begun.and_then(|begun| end.checked_sub(begun).filter(|_| end > 0));
+        let [last_acknowledged, last_changed] =
+            [last, last_change].map(|end| since(end).map(Duration::from_nanos));
+        SoFar { last_acknowledged, last_changed, acknowledged, interrupted }
     }
 
     pub(crate) fn measured(&self) -> Measurement {

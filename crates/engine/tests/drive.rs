@@ -69,6 +69,10 @@ impl Client for Scripted {
         0
     }
 
+    fn changes(&self, (): &()) -> bool {
+        true
+    }
+
     async fn attempt(&mut self, (): &()) -> Attempt {
         assert!(!self.busy.replace(true), "one operation in flight at most");
         let act = (self.script)(self.world.attempts.fetch_add(1, SeqCst));
@@ -1246,6 +1250,10 @@ impl Client for Spanning {
         0
     }
 
+    fn changes(&self, (): &()) -> bool {
+        true
+    }
+
     async fn attempt(&mut self, (): &()) -> Attempt {
         tokio::time::sleep(Duration::from_millis(5)).await;
         if self.left == 0 { Attempt::Refused } else { Attempt::Ok }
@@ -1298,6 +1306,11 @@ impl Client for Porter {
 
     fn kind(operation: &usize) -> usize {
         *operation
+    }
+
+    /// What is taken is not kept any more, and what is brought is.
+    fn changes(&self, operation: &usize) -> bool {
+        *operation == 0
     }
 
     async fn attempt(&mut self, _: &usize) -> Attempt {
@@ -1425,4 +1438,19 @@ fn a_simulated_trial_replays_exactly() {
 fn simulated_time_passes_although_nothing_takes_any() {
     let (measured, _) = simulate(for_millis(100), 3, |_| Act::Answer(Attempt::Ok));
     assert_eq!(measured.operations[0].count(Outcome::Ok), 300, "one a millisecond and client");
+}
+
+/// Only what changes something is something to keep.
+#[test]
+fn what_is_acknowledged_is_told_from_what_has_changed_something() {
+    for brings in [true, false] {
+        let task: ClientTask = Box::new(move |seat| {
+            Box::pin(seat.drive(Porter { brings, brought: Arc::new(AtomicU64::new(100)) }))
+        });
+        let trial = Trial::new(Load { operations: &["bring", "take"], ..operations(20) }, 1);
+        trial.clone().run(vec![task]).unwrap();
+        let so_far = trial.so_far();
+        assert!(so_far.last_acknowledged.is_some(), "{so_far:?}");
+        assert_eq!(so_far.last_changed, so_far.last_acknowledged.filter(|_| brings));
+    }
 }

@@ -530,15 +530,13 @@ fn injection(injected: &InjectionFigures) -> String {
         answered
     };
     let counts = match (injected.acknowledged, injected.interrupted) {
-        (Some(acknowledged), _) if injected.outstanding == Some(0) => {
+        (Some(acknowledged), _) if injected.outstanding == Some(0) && fault == "kill" => {
             format!(
                 "; {} acknowledged before it, all of them consumed, so that it does not count",
                 count(acknowledged)
             )
         }
-        (Some(acknowledged), Some(0))
-            if ["kill", "restart"].contains(&fault.as_str()) && is_kept_by(member) =>
-        {
+        (Some(acknowledged), Some(0)) if fault == "kill" && is_kept_by(member) => {
             format!(
                 "; {} acknowledged before it, none interrupted, so that it does not count",
                 count(acknowledged)
@@ -583,16 +581,29 @@ fn injection(injected: &InjectionFigures) -> String {
     format!("{fault}{whom} at {at_seconds:.2} s{late}: {answered}; {served}{counts}")
 }
 
+/// What ended processes in a trial: crashes that tested its durability level, and what did not.
+fn ended(trial: &TrialResult) -> String {
+    let mut times: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for end in trial.ends().filter(|end| !end.crash) {
+        *times.entry((&end.fault, &end.member)).or_default() += 1;
+    }
+    let crashes = [trial.crashes().count()].into_iter().filter(|count| *count > 0);
+    let crashes =
+        crashes.map(|count| if count == 1 { "one crash".to_owned() } else { format!("{count} crashes") });
+    let others = times.into_iter().map(|((fault, member), count)| {
+        let of = if member == Role::Server.name() { String::new() } else { format!(" of the {member}") };
+        if count == 1 { format!("one {fault}{of}") } else { format!("{count} {fault}s{of}") }
+    });
+    crashes.chain(others).collect::<Vec<_>>().join(" and ")
+}
+
 /// What the audit says of a trial whose server was ended: what was acknowledged, and what of it was lost.
 fn survived(trial: &TrialResult) -> String {
     let ok = |operation: &OperationFigures| operation.service.get("ok").map_or(0, |ok| ok.count);
     let unknown =
         |operation: &OperationFigures| operation.service.get("unknown").map_or(0, |each| each.count);
     let sum = |of: &dyn Fn(&OperationFigures) -> u64| count(total(trial.operations.iter().map(of)));
-    let crashes = match trial.crashes().count() {
-        1 => "one crash".to_owned(),
-        several => format!("{several} crashes"),
-    };
+    let ended = ended(trial);
     let of = format!("{} acknowledged operations, {} unanswered", sum(&ok), sum(&unknown));
     let found = |is: &dyn Fn(&Finding) -> bool| -> Vec<String> {
         let found = trial.audit.findings.iter().filter(|finding| finding.count > 0 && is(finding));
@@ -602,14 +613,14 @@ fn survived(trial: &TrialResult) -> String {
     let lost = found(&|finding| finding.guarantee == DURABILITY.name || finding.name == "lost");
     let unprotected = found(&|finding| finding.guarantee == LOCK);
     match (trial.audit.verdict, &lost[..]) {
-        (Verdict::Unknown, _) => format!("{crashes}, {of}: what was kept is not known"),
+        (Verdict::Unknown, _) => format!("{ended}, {of}: what was kept is not known"),
         (_, []) if !unprotected.is_empty() => {
-            format!("{crashes}, {of}: {}, and a loss may be among that", unprotected.join(", "))
+            format!("{ended}, {of}: {}, and a loss may be among that", unprotected.join(", "))
         }
-        (_, []) => format!("survived {crashes}: nothing of {of} was lost"),
+        (_, []) => format!("{ended}, {of}: no loss seen"),
         (_, lost) => {
             let all: Vec<String> = [lost.join(", ")].into_iter().chain(of_the_lost(trial)).collect();
-            format!("{crashes}, {of}: {}", all.join("; "))
+            format!("{ended}, {of}: {}", all.join("; "))
         }
     }
 }
@@ -664,7 +675,7 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
         ));
     }
     notes.extend(trial.injections.iter().map(|injected| ("faults brought about", injection(injected))));
-    if trial.crashes().next().is_some() {
+    if trial.ends().next().is_some() {
         notes.push(("crashes", survived(trial)));
     }
     if trial.audit.verdict != Verdict::Holds {
@@ -815,6 +826,7 @@ mod tests {
             acknowledged: Some(1234),
             outstanding: None,
             interrupted: Some(7),
+            crash: true,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,
@@ -829,7 +841,8 @@ mod tests {
                 .ends_with("; 1,234 acknowledged before it (50 messages not yet consumed), 7 interrupted")
         );
         assert!(queue(Some(0)).ends_with("all of them consumed, so that it does not count"));
-        let locks = InjectionFigures { member: "locks".to_owned(), next_ok_seconds: None, ..kill.clone() };
+        let other = InjectionFigures { crash: false, ..kill.clone() };
+        let locks = InjectionFigures { member: "locks".to_owned(), next_ok_seconds: None, ..other.clone() };
         let (unserved_from_seconds, unserved_until_seconds) = (Some(6.5), Some(7.0));
         let later = InjectionFigures { unserved_from_seconds, unserved_until_seconds, ..kill.clone() };
         assert!(injection(&later).contains("nobody was served for 0.50 s from 6.50 s on"), "{later:?}");
@@ -844,7 +857,8 @@ mod tests {
         for words in [
             "kill at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served for 1.00 s; 1,234 acknowledged before it, 7 interrupted",
             "kill of locks at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served after it",
-            "survived one crash: nothing of ",
+            "one crash, ",
+            " unanswered: no loss seen",
             "tested by one crash of the server's process, and by no loss of power",
         ] {
             assert!(text.contains(words), "no {words:?} in {text}");
@@ -870,6 +884,14 @@ mod tests {
         let priced = "in the seconds after its faults ×1.00";
         let told = said(&compared);
         assert!(told.contains(priced) && !said(&result).contains("in the seconds after"), "{told}");
+        // what tested nothing of the level is told as what it was
+        let gateway = InjectionFigures { member: "gateway".to_owned(), ..other.clone() };
+        let restart = InjectionFigures { fault: "restart".to_owned(), ..other.clone() };
+        let mut untested = result.clone();
+        untested.cells[0].trials[0].injections = vec![gateway.clone(), restart, gateway];
+        let told = said(&untested);
+        assert!(told.contains("2 kills of the gateway and one restart, "), "{told}");
+        assert!(told.contains("no crash was tested in this run"), "{told}");
         let audit = &mut result.cells[0].trials[0].audit;
         audit.verdict = Verdict::Broken;
         audit.findings.push(acidtest_workloads::Finding::new("lost", 7, "records", DURABILITY));
@@ -879,7 +901,7 @@ mod tests {
         audit.findings.retain(|finding| finding.guarantee == LOCK);
         audit.findings.iter_mut().for_each(|finding| finding.count = 5);
         assert!(
-            said(&result).contains("and a loss may be among that") && !said(&result).contains("survived")
+            said(&result).contains("and a loss may be among that") && !said(&result).contains("no loss seen")
         );
         audit_of_a_publisher_that_asked_for_nothing(&mut result);
         let told = ": lost 3 messages; 2 of the lost messages were sent before one that was kept; 1 of the lost messages had been \

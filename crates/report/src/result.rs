@@ -268,6 +268,11 @@ pub struct InjectionFigures {
     /// a gateway with a queue of its own, which was killed between two requests.
     #[serde(default)]
     pub interrupted: Option<u64>,
+    /// Whether it was a crash that tested the durability level of the cell: it killed the member whose level that is, after
+    /// changes had been acknowledged that no end of its processes had tested before, and interrupted operations. An older
+    /// acidtest did not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub crash: bool,
     /// The longest time in which nobody was served since it, up to the next fault: its beginning; none if an older
     /// acidtest did not look.
     #[serde(default)]
@@ -630,17 +635,20 @@ impl TrialResult {
         (!left.is_empty()).then(|| total(left.iter().copied()) as f64 / left.len() as f64)
     }
 
-    /// The faults that ended the processes of the store's own server, or of a service before it, after something had been
-    /// acknowledged: those that say something of its durability.
+    /// The faults that tested the durability level of the cell.
     pub(crate) fn crashes(&self) -> impl Iterator<Item = &InjectionFigures> {
+        self.injections.iter().filter(|injected| injected.crash)
+    }
+
+    /// The faults that ended the processes of the store's own server, or of a service before it, after something had been
+    /// acknowledged: those after which something may be lost.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = &InjectionFigures> {
         self.injections.iter().filter(|injected| {
             is_kept_by(&injected.member)
                 && injected.fault != "pause"
                 && injected.last_ok_seconds.is_some()
                 // a fault that interrupts nobody says little of what it does to those whom it does interrupt
                 && injected.interrupted.is_none_or(|interrupted| interrupted > 0)
-                // nor does one that finds nothing which the store has yet to hand out
-                && injected.outstanding != Some(0)
         })
     }
 }
@@ -741,7 +749,7 @@ impl CellResult {
     pub(crate) fn lost_acknowledged(&self) -> bool {
         let lost = |trial: &TrialResult| {
             let findings = &trial.audit.findings;
-            trial.crashes().next().is_some()
+            trial.ends().next().is_some()
                 && findings.iter().any(|finding| finding.count > 0 && finding.guarantee == DURABILITY.name)
         };
         self.trials.iter().any(lost)
@@ -821,6 +829,7 @@ mod tests {
             acknowledged: Some(9),
             outstanding: None,
             interrupted: Some(3),
+            crash: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,
@@ -867,12 +876,12 @@ mod tests {
             InjectionFigures { fault: "pause".to_owned(), ..kill.clone() },
             // nobody was interrupted
             InjectionFigures { interrupted: Some(0), ..kill.clone() },
-            // a queue had nothing left to hand out
-            InjectionFigures { outstanding: Some(0), ..kill.clone() },
             InjectionFigures { member: Role::Locks.to_string(), ..kill.clone() },
             InjectionFigures { fault: "restart".to_owned(), ..kill },
         ];
-        assert_eq!(trial.crashes().count(), 2);
+        assert_eq!((trial.ends().count(), trial.crashes().count()), (2, 0));
+        trial.injections[0].crash = true;
+        assert_eq!(trial.crashes().count(), 1);
         assert_eq!(trial.injections[0].outage().map(|outage| (outage * 10.0).round()), Some(20.0));
         assert_eq!(trial.injections[1].outage(), None);
     }

@@ -65,15 +65,27 @@ pub struct Injected {
     pub forced: bool,
     /// The last acknowledgement before it; none if nothing was acknowledged since the injection before it.
     pub last_ok: Option<Duration>,
+    /// The last acknowledgement of a change before it; none if no change was acknowledged since the member's processes
+    /// were last ended.
+    pub last_change: Option<Duration>,
     /// The first acknowledgement after it, as far as was looked.
     pub next_ok: Option<Duration>,
+}
+
+/// What there is to know of a member that is hit.
+pub(crate) struct Hit {
+    /// Whether clients that are at work are sure to notice it at once.
+    pub(crate) is_noticed: bool,
+    /// Whether the durability level that is shown is that of what the member keeps.
+    pub(crate) keeps: bool,
 }
 
 impl Injected {
     /// One that has not been carried out yet.
     fn of(injection: &Injection) -> Self {
         let injection = injection.clone();
-        let (at, back, answered, last_ok, next_ok) = (None, None, None, None, None);
+        let (at, back, answered) = (None, None, None);
+        let (last_ok, last_change, next_ok) = (None, None, None);
         let (acknowledged, outstanding, interrupted, unserved) = (0, None, 0, None);
         let (missed, overtaken, forced) = (false, false, false);
         Self {
@@ -89,16 +101,19 @@ impl Injected {
             overtaken,
             forced,
             last_ok,
+            last_change,
             next_ok,
         }
     }
 
-    /// All that were carried out as a result keeps them; `is_noticed` says whether clients that are at work are sure to
-    /// notice at once what is done to a member.
-    pub(crate) fn all_figures(
-        all: &[Self],
-        is_noticed: impl Fn(Role, &Disruption) -> bool,
-    ) -> Vec<InjectionFigures> {
+    /// Notes that the member has served so far: one that is asked to stop still does, for a while.
+    fn goes_on(&mut self, so_far: &SoFar) {
+        self.last_ok = self.last_ok.and(so_far.last_acknowledged);
+        self.last_change = self.last_change.and(so_far.last_changed);
+    }
+
+    /// All that were carried out as a result keeps them.
+    pub(crate) fn all_figures(all: &[Self], hit: impl Fn(Role, &Disruption) -> Hit) -> Vec<InjectionFigures> {
         let settled = |before: &[Self], at: Option<Duration>| {
             let is_back =
                 |each: &Self| each.answered.zip(at).is_some_and(|(back, at)| back + BACK_AT_WORK <= at);
@@ -107,19 +122,26 @@ impl Injected {
         let each = all.iter().enumerate();
         each.map(|(index, one)| {
             let Injection { member, disruption, .. } = &one.injection;
-            one.figures(is_noticed(*member, disruption) || !settled(&all[..index], one.at))
+            let Hit { is_noticed, keeps } = hit(*member, disruption);
+            one.figures(is_noticed || !settled(&all[..index], one.at), keeps)
         })
         .collect()
     }
 
-    /// The same as a result keeps it; `is_told` is whether it counts only if it interrupts somebody.
-    fn figures(&self, is_told: bool) -> InjectionFigures {
+    /// The same as a result keeps it; `is_told` is whether it counts only if it interrupts somebody, `keeps` whether the
+    /// durability level that is shown is that of what the member keeps.
+    fn figures(&self, is_told: bool, keeps: bool) -> InjectionFigures {
         let Self { injection, at, back, answered, acknowledged, interrupted, unserved, .. } = self;
         let Self { missed, overtaken, forced, last_ok, next_ok, .. } = self;
         // what was acknowledged a moment before was on its way through the member
         let was_at_work = at.zip(*last_ok).is_some_and(|(at, last)| at.saturating_sub(last) < AT_WORK);
         let is_told = is_told || !was_at_work;
         let seconds = |time: &Option<Duration>| time.map(|time| time.as_secs_f64());
+        let interrupted = at.and(Some(*interrupted).filter(|count| *count > 0 || is_told));
+        let is_killed = *forced || matches!(injection.disruption, Disruption::Kill { .. });
+        // an empty queue has nothing left that could be lost
+        let may_lose = self.last_change.is_some() && self.outstanding != Some(0);
+        let tests = keeps && is_killed && !missed && may_lose && interrupted != Some(0);
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),
             member: injection.member.to_string(),
@@ -129,7 +151,8 @@ impl Injected {
             answered_seconds: seconds(answered),
             acknowledged: at.map(|_| *acknowledged),
             outstanding: self.outstanding,
-            interrupted: at.and(Some(*interrupted).filter(|count| *count > 0 || is_told)),
+            interrupted,
+            crash: at.is_some() && tests,
             unserved_from_seconds: unserved.map(|(from, _)| from.as_secs_f64()),
             unserved_until_seconds: unserved.and_then(|(_, until)| Some(until?.as_secs_f64())),
             missed: *missed,
@@ -247,9 +270,10 @@ impl<'a> Injector<'a> {
             };
             let before =
                 self.done.iter().rev().skip(1).find(ended).and_then(|done| done.at).unwrap_or_default();
-            let SoFar { last_acknowledged, acknowledged, .. } = so_far();
+            let SoFar { last_acknowledged, last_changed, acknowledged, .. } = so_far();
             if let Some(begun) = self.done.last_mut().filter(|begun| !begun.missed) {
                 begun.last_ok = last_acknowledged.filter(|last| *last > before);
+                begun.last_change = last_changed.filter(|last| *last > before);
                 begun.acknowledged = acknowledged;
             }
         }
@@ -565,7 +589,7 @@ impl<'a> Injector<'a> {
         match begun.state {
             State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
                 let injected = &mut self.done[begun.index];
-                injected.last_ok = injected.last_ok.and(so_far().last_acknowledged);
+                injected.goes_on(&so_far());
                 injected.forced = member.ended().is_none();
                 // what does not stop in order in time is not asked a second time
                 let _ = member.kill();
@@ -588,7 +612,7 @@ impl<'a> Injector<'a> {
                 running.end()?;
                 *state = State::Down(now + away);
                 let injected = &mut self.done[self.open[index].index];
-                injected.last_ok = injected.last_ok.and(so_far().last_acknowledged);
+                injected.goes_on(&so_far());
             }
             State::Returning(running) if running.has_ended() => {
                 running.end()?;
@@ -602,5 +626,49 @@ impl<'a> Injector<'a> {
             other => *state = other,
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A crash kills the member whose level is shown, and there is something that it may have lost.
+    #[test]
+    fn only_what_may_lose_a_change_tests_durability() {
+        let kill = Disruption::Kill { down: Duration::ZERO };
+        let second = |number| Some(Duration::from_secs(number));
+        let injected = |disruption| Injected {
+            at: second(3),
+            last_ok: second(2),
+            last_change: second(2),
+            interrupted: 5,
+            ..Injected::of(&Injection { at: Duration::from_secs(3), member: Role::Server, disruption })
+        };
+        let is_crash = |injected: &Injected, keeps| {
+            let figures =
+                Injected::all_figures(std::slice::from_ref(injected), |_, _| Hit { is_noticed: true, keeps });
+            figures[0].crash
+        };
+        let killed = injected(kill);
+        assert!(is_crash(&killed, true));
+        assert!(is_crash(&Injected { outstanding: Some(1), ..killed.clone() }, true));
+        assert!(!is_crash(&killed, false), "it keeps nothing of that level");
+        let others = [
+            injected(Disruption::Restart),
+            injected(Disruption::Pause { lasting: Duration::from_secs(1) }),
+            // nothing but reads
+            Injected { last_change: None, ..killed.clone() },
+            Injected { interrupted: 0, ..killed.clone() },
+            // a queue that had nothing left to hand out
+            Injected { outstanding: Some(0), ..killed.clone() },
+            Injected { missed: true, ..killed.clone() },
+            Injected { at: None, ..killed },
+        ];
+        for other in &others {
+            assert!(!is_crash(other, true), "{other:?}");
+        }
+        let forced = Injected { forced: true, ..injected(Disruption::Restart) };
+        assert!(is_crash(&forced, true), "it was killed because it had not stopped in time");
     }
 }

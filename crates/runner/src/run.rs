@@ -29,7 +29,7 @@ use crate::{
     answer::READY,
     grid::{self, Cell, Grid, Setting},
     harness,
-    inject::Injected,
+    inject::{Hit, Injected},
     instance::{Claim, EarlierData, Instance},
     resume,
     trial::TrialRun,
@@ -572,8 +572,9 @@ impl Runner<'_, '_> {
             audit.across_crash(&without);
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
-        let injections = Injected::all_figures(&driven.injected, |member, disruption| {
-            trial.is_noticed(member, disruption)
+        let injections = Injected::all_figures(&driven.injected, |member, disruption| Hit {
+            is_noticed: trial.is_noticed(member, disruption),
+            keeps: trial.keeps(member, &settings),
         });
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();

@@ -183,6 +183,12 @@ impl<'a> TrialRun<'a> {
         self.trial.kept_by(member, settings)
     }
 
+    /// Whether the durability level of these settings is that of what the member with this role keeps.
+    #[must_use]
+    pub fn keeps(&self, member: Role, settings: &EffectiveSettings) -> bool {
+        self.trial.keeps(member, settings)
+    }
+
     /// Whether clients that are at work are sure to notice at once what is done to the member with this role.
     #[must_use]
     pub fn is_noticed(&self, member: Role, disruption: &Disruption) -> bool {

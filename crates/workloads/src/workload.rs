@@ -483,6 +483,11 @@ pub trait WorkloadTrial: Send + Sync {
         settings.durability
     }
 
+    /// Whether the durability level of these settings is that of what the member with this role keeps.
+    fn keeps(&self, member: Role, _settings: &EffectiveSettings) -> bool {
+        member == Role::Server
+    }
+
     /// Tells where the service with this role is, and the token by which it knows the trial's clients, if it has clients.
     ///
     /// # Errors

@@ -515,6 +515,7 @@ mod tests {
             acknowledged: None,
             outstanding: None,
             interrupted: None,
+            crash: true,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

@@ -295,6 +295,7 @@ mod tests {
             acknowledged: Some(9),
             outstanding: None,
             interrupted: Some(3),
+            crash: last_ok.is_some(),
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

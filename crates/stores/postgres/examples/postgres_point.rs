@@ -37,6 +37,10 @@ impl Client for PointClient {
         0
     }
 
+    fn changes(&self, _: &i64) -> bool {
+        !matches!(self.access, Access::Select)
+    }
+
     async fn attempt(&mut self, id: &i64) -> Attempt {
         match (&mut self.point, self.access) {
             (Some(point), Access::Select) => point.select(*id).await,

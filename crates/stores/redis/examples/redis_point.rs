@@ -41,6 +41,10 @@ impl Client for PointClient {
         0
     }
 
+    fn changes(&self, _: &String) -> bool {
+        !matches!(self.access, Access::Get)
+    }
+
     async fn attempt(&mut self, key: &String) -> Attempt {
         match (&mut self.point, self.access) {
             (Some(point), Access::Get) => point.get(key).await,

@@ -177,6 +177,10 @@ impl<C: Connector> Client for InventoryClient<C> {
         }
     }
 
+    fn changes(&self, _: &Operation) -> bool {
+        true
+    }
+
     async fn attempt(&mut self, operation: &Operation) -> Attempt {
         let Some(connection) = &mut self.connection else {
             return Attempt::Failed(crate::Fault::lost("no connection"));

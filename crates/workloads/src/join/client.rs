@@ -84,6 +84,10 @@ impl<C: Connector> Client for JoinClient<C> {
         *operation as usize
     }
 
+    fn changes(&self, _: &TableOrder) -> bool {
+        false
+    }
+
     async fn attempt(&mut self, operation: &TableOrder) -> Attempt {
         let Some(connection) = &mut self.connection else {
             return Attempt::Failed(Fault::lost("no connection"));

@@ -56,6 +56,10 @@ impl<C: Connector> Client for LogsClient<C> {
         0
     }
 
+    fn changes(&self, _: &Batch) -> bool {
+        true
+    }
+
     async fn attempt(&mut self, _: &Batch) -> Attempt {
         let Some(connection) = &mut self.connection else {
             return Attempt::Failed(Fault::lost("no connection"));

@@ -191,6 +191,15 @@ impl Workload for Logs {
     }
 }
 
+/// What the database behind the gateway keeps.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// Its durability level.
+    durability: EffectiveDurability,
+    /// Whether it is a file in the process that stores in it.
+    within: bool,
+}
+
 struct LogsTrial {
     parameters: Parameters,
     scenario: Scenario,
@@ -200,8 +209,8 @@ struct LogsTrial {
     collector: OnceLock<Gateway>,
     /// What a gateway that runs already says it is; none where it says nothing.
     found: OnceLock<Option<(Architecture, LogQueue, GatewayState)>>,
-    /// The durability level of the database behind it.
-    sink: OnceLock<EffectiveDurability>,
+    /// What the database behind it keeps.
+    sink: OnceLock<Kept>,
     /// What all ids begin with that the trial sends to such a gateway.
     mark: String,
 }
@@ -455,7 +464,7 @@ impl WorkloadTrial for LogsTrial {
                 let found = found(gateway).await;
                 self.found.get_or_init(|| found);
             }
-            self.sink.get_or_init(|| settings.durability);
+            self.sink.get_or_init(|| Kept { durability: settings.durability, within: store.blocking() });
             Ok(match self.queue() {
                 Some((durability, because)) if settings.durability > durability.into() => {
                     settings.at(durability, because.to_owned())
@@ -471,7 +480,23 @@ impl WorkloadTrial for LogsTrial {
             Role::Gateway if self.parameters.broker().is_some() => EffectiveDurability::Disk,
             Role::Gateway | Role::Queue => self.queue().map_or(Durability::Disk, |(level, _)| level).into(),
             Role::Collector => EffectiveDurability::Disk,
-            _ => self.sink.get().copied().unwrap_or(settings.durability),
+            _ => self.sink.get().map_or(settings.durability, |kept| kept.durability),
+        }
+    }
+
+    /// The level is the lower one of the queue's and the database's. A database in a file ends with whoever stores in it.
+    fn keeps(&self, member: Role, settings: &EffectiveSettings) -> bool {
+        let has_broker = self.ways().is_some_and(|(_, queue)| queue.broker().is_some());
+        let is_shown = |level: EffectiveDurability| level == settings.durability;
+        let sink = self.kept_by(Role::Server, settings);
+        let has_file = self.sink.get().is_some_and(|kept| kept.within) && is_shown(sink);
+        let has_queue = self.queue().is_some_and(|(level, _)| is_shown(level.into()));
+        match member {
+            Role::Server => is_shown(sink),
+            Role::Gateway => !has_broker && (has_queue || has_file),
+            Role::Queue => has_broker && has_queue,
+            Role::Collector => has_broker && has_file,
+            _ => false,
         }
     }
 
@@ -594,6 +619,52 @@ mod tests {
         assert!(noticed(queued, LogQueue::Disk, Role::Clients, "disconnect@1s"));
     }
 
+    /// The level that is shown is that of those who keep entries at it.
+    #[test]
+    fn a_level_is_of_the_member_that_keeps_entries_at_it() {
+        use Durability::{Disk, None, Process};
+        let keep = |architecture, queue, sink: Durability, within| {
+            let trial = LogsTrial {
+                parameters: Parameters { architecture, queue, ..Parameters::default() },
+                scenario: scenario(),
+                gateway: OnceLock::from(reached()),
+                collector: OnceLock::new(),
+                found: OnceLock::new(),
+                sink: OnceLock::from(Kept { durability: sink.into(), within }),
+                mark: String::new(),
+            };
+            let durability = trial.queue().map_or(sink, |(level, _)| level.min(sink)).into();
+            let settings = EffectiveSettings {
+                version: String::new(),
+                durability,
+                because: String::new(),
+                settings: BTreeMap::new(),
+                tls: Option::None,
+            };
+            Role::ALL.into_iter().filter(|role| trial.keeps(*role, &settings)).collect::<Vec<_>>()
+        };
+        let (queued, direct) = (Architecture::Queued, Architecture::Direct);
+        for (architecture, queue, sink, members) in [
+            (direct, LogQueue::Disk, Disk, &[Role::Server][..]),
+            (queued, LogQueue::Disk, Disk, &[Role::Server, Role::Gateway]),
+            (queued, LogQueue::Disk, Process, &[Role::Server]),
+            (queued, LogQueue::Memory, Disk, &[Role::Gateway]),
+            (queued, LogQueue::Nats, Disk, &[Role::Queue]),
+            (queued, LogQueue::RabbitMq, Disk, &[Role::Server, Role::Queue]),
+            (queued, LogQueue::RabbitMq, None, &[Role::Server]),
+        ] {
+            assert_eq!(keep(architecture, queue, sink, false), members, "{architecture:?} {queue:?} {sink}");
+        }
+        // a file is in the process that stores in it
+        for (architecture, queue, role) in [
+            (direct, LogQueue::Disk, Role::Gateway),
+            (queued, LogQueue::Disk, Role::Gateway),
+            (queued, LogQueue::RabbitMq, Role::Collector),
+        ] {
+            assert!(keep(architecture, queue, Disk, true).contains(&role), "{architecture:?} {queue:?}");
+        }
+    }
+
     fn reached() -> Gateway {
         Gateway::new(&Address::loopback("http", None, 1, ""), "").unwrap()
     }
@@ -611,7 +682,7 @@ mod tests {
             gateway: OnceLock::from(reached()),
             collector: OnceLock::new(),
             found: OnceLock::new(),
-            sink: OnceLock::from(EffectiveDurability::Disk),
+            sink: OnceLock::from(Kept { durability: EffectiveDurability::Disk, within: false }),
             mark: String::new(),
         };
         let settings = EffectiveSettings {

@@ -281,6 +281,10 @@ impl<C: Connector> Client for ParcelsClient<C> {
         }
     }
 
+    fn changes(&self, operation: &Operation) -> bool {
+        matches!(operation, Operation::Insert(_))
+    }
+
     async fn attempt(&mut self, operation: &Operation) -> Attempt {
         // forget the answers of the operation before
         self.inserted.clear();

@@ -306,6 +306,11 @@ impl<C: Connector> Client for Consumer<C> {
         CONSUME
     }
 
+    /// A message that is gone once it is handed out was not acknowledged by anybody.
+    fn changes(&self, _: &ConsumeOperation) -> bool {
+        self.acknowledges()
+    }
+
     async fn attempt(&mut self, _: &ConsumeOperation) -> Attempt {
         self.take(PATIENCE).await
     }

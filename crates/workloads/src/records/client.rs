@@ -248,6 +248,11 @@ impl<C: Connector> Client for RecordsClient<C> {
         }
     }
 
+    fn changes(&self, operation: &Operation) -> bool {
+        let is_read = |request: &Request| matches!(request.action, Action::Read | Action::Scan);
+        !operation.requests.iter().all(is_read)
+    }
+
     async fn attempt(&mut self, operation: &Operation) -> Attempt {
         // forget the answers of the operation before
         self.answers.iter_mut().for_each(Answer::clear);
