@@ -75,7 +75,11 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
 
 /// Names of the guarantees that these cells do without.
 fn missing(cells: &[&CellResult]) -> Vec<String> {
-    distinct(cells.iter().flat_map(|cell| &cell.without).cloned())
+    let in_trials = |cell: &&CellResult| {
+        cell.trials.iter().flat_map(|trial| trial.audit.excused.clone()).collect::<Vec<_>>()
+    };
+    let without = cells.iter().flat_map(|cell| &cell.without).cloned();
+    distinct(without.chain(cells.iter().flat_map(in_trials)))
 }
 
 fn listed(cells: &[&CellResult], names: &Names) -> String {
@@ -229,7 +233,11 @@ fn ratio(best: &CellResult, other: &CellResult, open: bool) -> Option<Ratio> {
 /// A sentence for each guarantee that some broken cell did without.
 pub(crate) fn excuses(result: &RunResult) -> Vec<String> {
     let excused = |guarantee: &&Guarantee| {
-        let without = |cell: &&CellResult| cell.without.iter().any(|name| name == guarantee.name);
+        let in_trials = |cell: &CellResult| {
+            cell.trials.iter().any(|trial| trial.audit.excused.iter().any(|name| name == guarantee.name))
+        };
+        let without =
+            |cell: &&CellResult| cell.without.iter().any(|name| name == guarantee.name) || in_trials(cell);
         let mut cells = result.cells.iter().filter(without);
         cells.any(|cell| cell.verdict() == Verdict::Broken && !cell.breaks_promise())
     };

@@ -49,8 +49,8 @@ pub use plan::{ArrivalKind, CELLS, CapacityPlan, Plan, RefusedKind, TRIALS};
 pub use price::Price;
 pub use result::{
     ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, InjectionFigures,
-    OperationFigures, RunResult, SecondFigures, SpanFigures, StopFigures, TrialFacts, TrialResult, Windows,
-    schema,
+    OperationFigures, RestartFigures, RunResult, SecondFigures, SpanFigures, StopFigures, TrialFacts,
+    TrialResult, Windows, schema,
 };
 pub use scalability::{Coefficient, FEWEST, Law, Sweep, sweeps};
 pub use so_far::SoFar;

@@ -10,8 +10,8 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RunResult, SHORTEST, TrialResult,
-    capacity,
+    CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RestartFigures, RunResult, SHORTEST,
+    TrialResult, capacity,
     conclusion::excuses,
     count,
     dimensions::{LOCK, Names, TLS},
@@ -30,7 +30,7 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 17] = [
+const SORTS: [&str; 18] = [
     "cells not run",
     "limits",
     "settings",
@@ -38,6 +38,7 @@ const SORTS: [&str; 17] = [
     "price of TLS",
     "trials cut short",
     "faults brought about",
+    "restarts unasked",
     "crashes",
     "price of faults",
     "verdicts",
@@ -524,7 +525,9 @@ fn injection(injected: &InjectionFigures) -> String {
         None if injected.overtaken => "the next fault came before it answered again".to_owned(),
         None => "it did not answer again".to_owned(),
     };
-    let answered = if injected.forced {
+    let answered = if injected.same_life {
+        format!("the same life of it answered afterwards, so that it had not ended; {answered}")
+    } else if injected.forced {
         format!("it did not stop in order within 10 s, and was killed; {answered}")
     } else {
         answered
@@ -649,6 +652,28 @@ fn of_the_lost(trial: &TrialResult) -> Vec<String> {
     which.into_iter().chain(in_hand).chain(age).collect()
 }
 
+/// A life of a server that nobody asked for.
+fn restart(restart: &RestartFigures) -> String {
+    let RestartFigures { member, found_seconds, same_data, servers } = restart;
+    let whom = match Role::ALL.into_iter().find(|role| role.name() == member) {
+        Some(Role::Locks) => "the lock service".to_owned(),
+        _ => format!("the {member}"),
+    };
+    let what = match (servers, same_data) {
+        (2.., _) => format!(
+            "{servers} servers answered at the address of {whom}, and another one later: it may be one of them after a restart"
+        ),
+        (_, Some(true)) => format!("{whom} restarted"),
+        (_, Some(false)) => format!("another server answered in the place of {whom}"),
+        (_, None) => format!("{whom} restarted, or another one took its place"),
+    };
+    let found = match found_seconds {
+        Some(at) => format!("found at {at:.2} s"),
+        None => "found outside of the measured part".to_owned(),
+    };
+    format!("{what}, {found}: nobody had asked for it, and how the one before had ended is not known")
+}
+
 /// `once`, `3 times`.
 fn times_over(times: u64) -> String {
     if times == 1 { "once".to_owned() } else { format!("{} times", count(times)) }
@@ -675,6 +700,7 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
         ));
     }
     notes.extend(trial.injections.iter().map(|injected| ("faults brought about", injection(injected))));
+    notes.extend(trial.restarts.iter().map(|each| ("restarts unasked", restart(each))));
     if trial.ends().next().is_some() {
         notes.push(("crashes", survived(trial)));
     }
@@ -827,6 +853,7 @@ mod tests {
             outstanding: None,
             interrupted: Some(7),
             crash: true,
+            same_life: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,
@@ -910,6 +937,50 @@ mod tests {
         assert!(said(&result).contains(told), "{}", said(&result));
         result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
         assert!(said(&result).contains("what was kept is not known"));
+    }
+
+    /// A life that nobody asked for is told as what is known of it, and what was lost then as no broken promise.
+    #[test]
+    fn a_restart_that_nobody_asked_for_is_told() {
+        let of = |same_data, servers| RestartFigures {
+            member: "server".to_owned(),
+            found_seconds: Some(1.25),
+            same_data,
+            servers,
+        };
+        let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        for (figures, words) in [
+            (
+                of(None, 1),
+                "the server restarted, or another one took its place, found at 1.25 s: nobody had asked",
+            ),
+            (of(Some(true), 1), "the server restarted, found at 1.25 s"),
+            (of(Some(false), 1), "another server answered in the place of the server, found at 1.25 s"),
+            (of(None, 3), "3 servers answered at the address of the server, and another one later"),
+            (
+                RestartFigures { member: "locks".to_owned(), ..of(Some(true), 1) },
+                "the lock service restarted, found",
+            ),
+            (
+                RestartFigures { found_seconds: None, ..of(Some(true), 1) },
+                "restarted, found outside of the measured part",
+            ),
+        ] {
+            result.cells[0].trials[0].restarts = vec![figures];
+            let told = notes(&result, &Names::of(&result.cells), true).join("\n");
+            assert!(
+                told.contains(words) && told.contains("no crash was tested in this run"),
+                "{words}: {told}"
+            );
+        }
+        let audit = &mut result.cells[0].trials[0].audit;
+        audit.verdict = Verdict::Broken;
+        audit.findings = vec![Finding::new("deficit", 9, "units", DURABILITY)];
+        let said = |result: &RunResult| crate::conclusion::conclusion(result, &Names::of(&result.cells));
+        assert!(said(&result).contains("Broken, against what was promised"), "{}", said(&result));
+        result.cells[0].trials[0].audit.excused = vec![DURABILITY.name.to_owned()];
+        assert!(said(&result).contains("as expected where no durability is promised"), "{}", said(&result));
+        assert!(result.cells[0].lost_acknowledged() && !result.cells[0].breaks_promise());
     }
 
     /// Its messages are lost with no promise of durability broken.

@@ -231,9 +231,25 @@ pub struct TrialResult {
     /// The faults that were brought about, in the order in which they began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injections: Vec<InjectionFigures>,
+    /// The lives of servers that nobody asked for, as far as they were noticed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<RestartFigures>,
     /// The last lines of the log of the server that was lost; empty if none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_log: Vec<String>,
+}
+
+/// A member was found in a life that nobody had asked for: it had been started again, or another server had taken its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RestartFigures {
+    /// The role of the member.
+    pub member: String,
+    /// When it was found so, in seconds from the beginning of the measured part; none if that was before or after it.
+    pub found_seconds: Option<f64>,
+    /// Whether it serves the same data as before; none if it does not say.
+    pub same_data: Option<bool>,
+    /// How many servers had answered at its address before.
+    pub servers: u32,
 }
 
 /// Within how many seconds it is seen that somebody is served again.
@@ -241,6 +257,7 @@ pub(crate) const SEEN: f64 = 0.03;
 
 /// A fault that was brought about in a trial. Times are in seconds from the beginning of the measured part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[allow(clippy::struct_excessive_bools, reason = "each says a thing of its own of what happened")]
 pub struct InjectionFigures {
     /// What was done: kill, restart, pause, disconnect or stall.
     pub fault: String,
@@ -273,6 +290,9 @@ pub struct InjectionFigures {
     /// acidtest did not say so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub crash: bool,
+    /// Whether the member was in the same life afterwards, so that the command that was to end it has not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub same_life: bool,
     /// The longest time in which nobody was served since it, up to the next fault: its beginning; none if an older
     /// acidtest did not look.
     #[serde(default)]
@@ -525,6 +545,7 @@ impl TrialResult {
             resources,
             stopped: measurement.stopped.map(StopFigures::from),
             injections: Vec::new(),
+            restarts: Vec::new(),
             server_log: Vec::new(),
         }
     }
@@ -645,6 +666,7 @@ impl TrialResult {
     pub(crate) fn ends(&self) -> impl Iterator<Item = &InjectionFigures> {
         self.injections.iter().filter(|injected| {
             is_kept_by(&injected.member)
+                && !injected.same_life
                 && injected.fault != "pause"
                 && injected.last_ok_seconds.is_some()
                 // a fault that interrupts nobody says little of what it does to those whom it does interrupt
@@ -749,7 +771,7 @@ impl CellResult {
     pub(crate) fn lost_acknowledged(&self) -> bool {
         let lost = |trial: &TrialResult| {
             let findings = &trial.audit.findings;
-            trial.ends().next().is_some()
+            (trial.ends().next().is_some() || !trial.restarts.is_empty())
                 && findings.iter().any(|finding| finding.count > 0 && finding.guarantee == DURABILITY.name)
         };
         self.trials.iter().any(lost)
@@ -830,6 +852,7 @@ mod tests {
             outstanding: None,
             interrupted: Some(3),
             crash: false,
+            same_life: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

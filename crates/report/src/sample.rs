@@ -242,6 +242,7 @@ impl Grid<'_> {
             connect_ns: None,
             faults: BTreeMap::new(),
             audit: Audit {
+                excused: Vec::new(),
                 verdict: if broken { Verdict::Broken } else { Verdict::Holds },
                 reason: None,
                 findings: vec![Finding::new("oversold", if broken { 5 } else { 0 }, "units", LOCK)],
@@ -274,6 +275,7 @@ impl Grid<'_> {
             },
             stopped: None,
             injections: Vec::new(),
+            restarts: Vec::new(),
             server_log: Vec::new(),
         }
     }

@@ -38,6 +38,7 @@ const STOPPING: Duration = Duration::from_secs(10);
 
 /// An injection that was carried out. All times are from the beginning of the measured part.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each says a thing of its own of what happened")]
 pub struct Injected {
     /// What was asked for.
     pub injection: Injection,
@@ -63,6 +64,8 @@ pub struct Injected {
     pub overtaken: bool,
     /// Whether the member was killed because it had not stopped in order in time.
     pub forced: bool,
+    /// Whether the member was in the same life afterwards, so that its processes had not ended.
+    pub same_life: bool,
     /// The last acknowledgement before it; none if nothing was acknowledged since the injection before it.
     pub last_ok: Option<Duration>,
     /// The last acknowledgement of a change before it; none if no change was acknowledged since the member's processes
@@ -87,7 +90,7 @@ impl Injected {
         let (at, back, answered) = (None, None, None);
         let (last_ok, last_change, next_ok) = (None, None, None);
         let (acknowledged, outstanding, interrupted, unserved) = (0, None, 0, None);
-        let (missed, overtaken, forced) = (false, false, false);
+        let (missed, overtaken, forced, same_life) = (false, false, false, false);
         Self {
             injection,
             at,
@@ -100,6 +103,7 @@ impl Injected {
             missed,
             overtaken,
             forced,
+            same_life,
             last_ok,
             last_change,
             next_ok,
@@ -132,7 +136,7 @@ impl Injected {
     /// durability level that is shown is that of what the member keeps.
     fn figures(&self, is_told: bool, keeps: bool) -> InjectionFigures {
         let Self { injection, at, back, answered, acknowledged, interrupted, unserved, .. } = self;
-        let Self { missed, overtaken, forced, last_ok, next_ok, .. } = self;
+        let Self { missed, overtaken, forced, same_life, last_ok, next_ok, .. } = self;
         // what was acknowledged a moment before was on its way through the member
         let was_at_work = at.zip(*last_ok).is_some_and(|(at, last)| at.saturating_sub(last) < AT_WORK);
         let is_told = is_told || !was_at_work;
@@ -152,7 +156,8 @@ impl Injected {
             acknowledged: at.map(|_| *acknowledged),
             outstanding: self.outstanding,
             interrupted,
-            crash: at.is_some() && tests,
+            crash: at.is_some() && tests && !same_life,
+            same_life: *same_life,
             unserved_from_seconds: unserved.map(|(from, _)| from.as_secs_f64()),
             unserved_until_seconds: unserved.and_then(|(_, until)| Some(until?.as_secs_f64())),
             missed: *missed,
@@ -356,6 +361,22 @@ impl<'a> Injector<'a> {
         !self.open.iter().any(is_stopping) && instance.member(Role::Server).is_some()
     }
 
+    /// Whether the member with this role is being ended, or has been and has not answered yet.
+    pub(crate) fn is_ending(&self, role: Role) -> bool {
+        let ends = |open: &OpenInjection| self.done[open.index].injection.disruption.ends_processes();
+        self.open.iter().any(|open| open.member == role && ends(open))
+    }
+
+    /// Notes that the member with this role is in the same life as before it was to be ended.
+    pub(crate) fn has_not_ended(&mut self, role: Role) {
+        let ended = |done: &&mut Injected| {
+            done.injection.member == role && done.injection.disruption.ends_processes() && !done.missed
+        };
+        if let Some(last) = self.done.iter_mut().rev().find(ended) {
+            last.same_life = true;
+        }
+    }
+
     /// What was done to the members so far.
     pub(crate) fn done(&self) -> &[Injected] {
         &self.done
@@ -376,11 +397,11 @@ impl<'a> Injector<'a> {
 
     /// Brings every member back at once, and waits until it answers. Returns the member that does not.
     pub(crate) async fn end(
-        mut self,
+        &mut self,
         window: Duration,
         so_far: impl Fn() -> SoFar,
         instance: &mut Instance,
-    ) -> Result<(Vec<Injected>, Option<LostMember>), Failure> {
+    ) -> Result<Option<LostMember>, Failure> {
         let (now, passed) = (Instant::now(), self.passed());
         self.hurry();
         // the processes of clients have ended by now
@@ -408,9 +429,12 @@ impl<'a> Injector<'a> {
                 self.unserved(seen, None);
             }
         }
-        let missed = self.due.into_iter().map(Injected::of);
-        self.done.extend(missed);
-        Ok((self.done, lost))
+        Ok(lost)
+    }
+
+    /// What was done to the members, and what there was no time left for.
+    pub(crate) fn into_done(self) -> Vec<Injected> {
+        self.done.into_iter().chain(self.due.into_iter().map(Injected::of)).collect()
     }
 
     /// Counts for the last injection what ended with its connection since it, of so many in all.
@@ -663,6 +687,8 @@ mod tests {
             // a queue that had nothing left to hand out
             Injected { outstanding: Some(0), ..killed.clone() },
             Injected { missed: true, ..killed.clone() },
+            // a command that killed nothing
+            Injected { same_life: true, ..killed.clone() },
             Injected { at: None, ..killed },
         ];
         for other in &others {

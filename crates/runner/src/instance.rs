@@ -15,6 +15,7 @@ use acidtest_workloads::{
 use crate::{
     Failure, Interrupt, OpenOptions, Target,
     answer::{PATIENCE, first_answer, open, within},
+    lives::Lives,
     services::Services,
 };
 
@@ -32,6 +33,8 @@ pub struct Instance {
     pub(crate) round_trip: Option<Duration>,
     /// Data that trials left behind for later ones, by a key that says what they are.
     pub(crate) earlier: BTreeMap<String, EarlierData>,
+    /// The lives in which those members were found that say in which one they are.
+    pub(crate) lives: Vec<Lives>,
 }
 
 /// Data that a trial left behind for later ones.
@@ -151,15 +154,22 @@ impl Instance {
         }
         let service = others.first().map(|locks| &locks.address);
         match open_member(lab, &server, &mut private, service, claim, interrupt).await {
-            Ok((server, effective)) => Ok(Self {
-                effective,
-                server,
-                others,
-                private,
-                services: Services::new(tls),
-                round_trip: None,
-                earlier: BTreeMap::new(),
-            }),
+            Ok((server, effective)) => {
+                let mut lives = Vec::new();
+                for OpenMember { role, store, .. } in others.iter().chain([&server]) {
+                    lives.extend(Lives::of(*role, &**store).await);
+                }
+                Ok(Self {
+                    effective,
+                    server,
+                    others,
+                    private,
+                    services: Services::new(tls),
+                    round_trip: None,
+                    earlier: BTreeMap::new(),
+                    lives,
+                })
+            }
             Err(failure) => {
                 for mut member in others {
                     // the first error is the one that is reported
@@ -174,6 +184,17 @@ impl Instance {
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         &*self.server.store
+    }
+
+    /// What is open of the member with this role.
+    pub(crate) fn store_of(&self, role: Role) -> Option<&dyn Store> {
+        Some(&*self.members().find(|member| member.role == role)?.store)
+    }
+
+    /// Whether its server is one of the user's own.
+    pub(crate) fn is_on_users_server(&self) -> bool {
+        let target = &self.server.target;
+        target.address.is_some() && target.kind().hosting == Hosting::Program
     }
 
     /// The same, beside the services in front of it.
@@ -321,13 +342,9 @@ impl Instance {
         let Some(member) = servers.member_mut(lost.role) else { return Some(lost) };
         // one that does not even start ends, and is found so
         let _ = member.restart();
-        match first_answer(servers, lost.role, &way.target, &way.address, options, interrupt).await {
-            Ok(_) => None,
-            Err(_) => {
-                let damage = servers.member(lost.role).and_then(Member::damage);
-                Some(LostMember { damage, ..lost })
-            }
-        }
+        let answered = first_answer(servers, lost.role, &way.target, &way.address, options, interrupt).await;
+        let damage = servers.member(lost.role).and_then(Member::damage);
+        answered.is_err().then_some(LostMember { damage, ..lost })
     }
 
     /// Removes the namespaces, unless they are to be kept, and stops every process that was started; a failure of one
@@ -456,7 +473,7 @@ async fn open_member(
         open_private(lab, wanted, private, options, interrupt).await?
     };
     let effective = within(PATIENCE, "reading the settings", store.effective()).await?;
-    free_namespace(&*store, target, namespace, claim.replace).await?;
+    free_namespace(&*store, target, namespace, claim).await?;
     let note = match &target.address {
         // written before the namespace is made, so that it is found even after a kill
         Some(address) => Some(lab.note_namespace(address, target.kind().name, namespace, claim.run)?),
@@ -552,10 +569,10 @@ async fn free_namespace(
     store: &dyn Store,
     target: &Target,
     namespace: &str,
-    replace: bool,
+    claim: &Claim<'_>,
 ) -> Result<(), Failure> {
     let owner = within(PATIENCE, "looking for the namespace", store.owner(namespace)).await?;
-    if is_replaced(&owner, replace, namespace, &target.shown())? {
+    if is_replaced(&owner, claim, namespace, &target.shown())? {
         within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
     }
     Ok(())
@@ -565,11 +582,12 @@ async fn free_namespace(
 ///
 /// # Errors
 /// It must not be used: it is somebody else's, or it was not asked for that it is removed.
-fn is_replaced(owner: &Owner, replace: bool, namespace: &str, address: &str) -> Result<bool, StoreError> {
+fn is_replaced(owner: &Owner, claim: &Claim<'_>, namespace: &str, address: &str) -> Result<bool, StoreError> {
     let (namespace, address) = (format!("namespace \"{namespace}\""), address.to_owned());
     match owner {
         Owner::Nobody => Ok(false),
-        Owner::Run(_) if replace => Ok(true),
+        // this run has left it itself, before it opened the store anew
+        Owner::Run(run) if claim.replace || run == claim.run => Ok(true),
         Owner::Run(_) => Err(StoreError::Occupied { namespace, address }),
         // an empty one bears no mark: an administrator may have made it for somebody
         Owner::Stranger | Owner::Empty => Err(StoreError::Foreign { namespace, address }),
@@ -609,10 +627,15 @@ mod tests {
 
     #[test]
     fn only_what_bears_the_mark_of_a_run_is_replaced() {
-        let replaced = |owner: &Owner, replace| is_replaced(owner, replace, "shop", "mysql://db.example");
+        let replaced = |owner: &Owner, replace| {
+            let claim =
+                Claim { locks: None, namespace: "shop", run: "20260101T000000Z-2", replace, host: None };
+            is_replaced(owner, &claim, "shop", "mysql://db.example")
+        };
         assert_eq!(replaced(&Owner::Nobody, false), Ok(false));
-        let run = Owner::Run("20260101T000000Z-1".to_owned());
+        let [run, own] = ["1", "2"].map(|number| Owner::Run(format!("20260101T000000Z-{number}")));
         assert_eq!(replaced(&run, true), Ok(true));
+        assert_eq!(replaced(&own, false), Ok(true));
         assert!(matches!(replaced(&run, false), Err(StoreError::Occupied { .. })));
         for owner in [Owner::Stranger, Owner::Empty] {
             for replace in [false, true] {

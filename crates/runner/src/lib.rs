@@ -16,6 +16,7 @@ mod harness;
 mod host;
 mod inject;
 mod instance;
+mod lives;
 mod message;
 mod observer;
 pub mod plan_check;

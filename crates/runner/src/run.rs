@@ -31,6 +31,7 @@ use crate::{
     harness,
     inject::{Hit, Injected},
     instance::{Claim, EarlierData, Instance},
+    lives::tell_servers,
     resume,
     trial::TrialRun,
 };
@@ -432,11 +433,20 @@ impl Runner<'_, '_> {
         let cell = self.cells[index];
         let faults = cell.faults;
         // taken out while it is in use: a store that lost a server is not put back
-        let mut instance = match self.instances.remove(&cell.setting()) {
+        let mut left = self.instances.remove(&cell.setting());
+        if let Some(instance) = &mut left
+            && instance.has_restarted().await
+        {
+            // what it had may be gone
+            if let Some(instance) = left.take() {
+                let _ = Box::pin(instance.close(self.plan.keep)).await;
+            }
+        }
+        let mut instance = match left {
             Some(instance) => instance,
             None => self.open(cell.setting()).await?,
         };
-        let trial = self.trial_on(&mut instance, index, round).await;
+        let trial = Box::pin(self.trial_on(&mut instance, index, round)).await;
         // one that failed, or lost a server, has left it
         let _ = instance.services.end();
         // a server that keeps nothing over a crash may have lost more than a trial's data, and one that did not come
@@ -444,7 +454,7 @@ impl Runner<'_, '_> {
         let is_spent = |trial: &TrialResult| {
             let is_forgetful = !instance.effective.durability.survives_a_kill();
             let is_gone = trial.stopped.as_ref().is_some_and(|stopped| stopped.reason == "server gone");
-            !trial.injections.is_empty() && (is_forgetful || is_gone)
+            !trial.restarts.is_empty() || !trial.injections.is_empty() && (is_forgetful || is_gone)
         };
         let strikes = !self.faults[faults].is_none();
         // a trial that failed may have left a member paused or down
@@ -544,6 +554,7 @@ impl Runner<'_, '_> {
         }
         let mut settings = trial.settings(instance).await?;
         settings.settings.extend(instance.services.versions().chain(self.tls_proxy(&cell)));
+        tell_servers(instance, &mut settings);
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
             fault.disruption.ends_processes() && !trial.kept_by(fault.member, &settings).survives_a_kill()
         });
@@ -568,7 +579,10 @@ impl Runner<'_, '_> {
         let driven = trial.drive(instance, load, &timeline, watcher).await?;
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
-        if driven.crashed {
+        instance.has_restarted().await;
+        let keeps = trial.kept_by(Role::Server, &settings);
+        let has_lost_connections = driven.measurement.reconnects > 0 && driven.injected.is_empty();
+        if !instance.judge_restarts(&mut audit, keeps, &without, has_lost_connections) && driven.crashed {
             audit.across_crash(&without);
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
@@ -580,6 +594,7 @@ impl Runner<'_, '_> {
         let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
         result.note_injections(injections, is_scheduled);
         result.connect_ns = connect_ns;
+        result.restarts = instance.restarts();
         result.gauge = driven.gauge;
         result.limits = limits;
         result.size = size;

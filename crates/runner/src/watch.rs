@@ -14,6 +14,7 @@ use crate::{
     driver::Driver,
     inject::{Injected, Injector},
     instance::{Instance, LostMember},
+    lives::Lookout,
 };
 
 /// Time between two checks of a running trial.
@@ -131,6 +132,7 @@ pub(crate) async fn drive(
 ) -> Result<Driven, Failure> {
     let trial = driver.trial.clone();
     let mut injector = Injector::new(timeline, commands);
+    let mut lookout = Lookout::new();
     // started anew with the measured part; a trial shorter than the interval has only this one
     let mut sampler = sample(instance, &driver);
     let mut observed = instance.pids();
@@ -181,6 +183,7 @@ pub(crate) async fn drive(
                 is_ending = false;
             }
         }
+        lookout.go_on(instance, &mut injector, trial.so_far().interrupted, progress.measured).await;
         told.faults(injector.done(), watcher);
         if lost.is_some() || failed.is_some() || trial.stopped().is_some() {
             // the trial would not end
@@ -203,13 +206,7 @@ pub(crate) async fn drive(
             trial.stop(Stop::Interrupted);
             stopped = Some(Instant::now());
         }
-        if stopped.is_some_and(|since| since.elapsed() > GRACE) {
-            trial.give_up();
-        }
-        if stopped.is_some_and(|since| since.elapsed() > GRACE * 4) {
-            // one that somebody else has stopped, or that hangs
-            driver.kill();
-        }
+        end_stopped(stopped, &mut driver);
     }
     let resources = sampler.stop();
     // one that was stopped at the very end still has its ledger to tell
@@ -217,30 +214,50 @@ pub(crate) async fn drive(
     let measurement = driver.join(of)?;
     told.rest(trial.operations(), &measurement, watcher);
     injector.look(measurement.window, trial.so_far().last_acknowledged);
-    let (injected, silent) = injector.end(measurement.window, || trial.so_far(), instance).await?;
+    let silent = injector.end(measurement.window, || trial.so_far(), instance).await?;
+    lookout.end(instance, &mut injector, measurement.window).await;
+    let injected = injector.into_done();
     told.faults(&injected, watcher);
     if let Some(failure) = failed {
         return Err(failure);
     }
-    if let Some(Stop::Defect(what)) = &measurement.stopped {
-        // operations that the ledger missed are unknown to the audit
-        return Err(Failure::Other(format!("{what}: a defect of acidtest")));
-    }
-    // a first connection that fails means that nothing was measured
-    if let (Some(Stop::NoConnection(cause)), None) = (&measurement.stopped, &lost) {
-        return Err(Failure::Store(format!("a client could not connect: {cause}")));
+    if let Some(failure) = unmeasured(&measurement, lost.is_some()) {
+        return Err(failure);
     }
     // the process may end a moment after its connections do
     if lost.is_none() && matches!(measurement.stopped, Some(Stop::ServerGone(_))) {
         lost = instance.lost(|_| false);
     }
-    let lost = match lost.or(silent) {
-        Some(lost) if crashed && lost.role == Role::Server => {
-            instance.start_once_more(lost, watcher.interrupt).await
-        }
-        lost => lost,
-    };
+    lost = lost.or(silent);
+    if let Some(down) = lost.take_if(|lost| crashed && lost.role == Role::Server) {
+        lost = instance.start_once_more(down, watcher.interrupt).await;
+    }
     Ok(Driven { measurement, resources, injected, crashed, lost, gauge: gauge.figures })
+}
+
+/// Ends the clients of a trial that was stopped at this moment, and does not end.
+fn end_stopped(stopped: Option<Instant>, driver: &mut Driver) {
+    let is_over = |grace| stopped.is_some_and(|since| since.elapsed() > grace);
+    if is_over(GRACE) {
+        driver.trial.give_up();
+    }
+    if is_over(GRACE * 4) {
+        // one that somebody else has stopped, or that hangs
+        driver.kill();
+    }
+}
+
+/// Why nothing was measured, if nothing was.
+fn unmeasured(measurement: &Measurement, is_lost: bool) -> Option<Failure> {
+    match &measurement.stopped {
+        // operations that the ledger missed are unknown to the audit
+        Some(Stop::Defect(what)) => Some(Failure::Other(format!("{what}: a defect of acidtest"))),
+        // a first connection that fails
+        Some(Stop::NoConnection(cause)) if !is_lost => {
+            Some(Failure::Store(format!("a client could not connect: {cause}")))
+        }
+        _ => None,
+    }
 }
 
 /// Samples the servers that the lab started, whether for this run or to be kept.

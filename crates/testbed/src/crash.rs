@@ -5,21 +5,24 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::Duration};
 use acidtest_engine::{Load, Measurement, Outcome, Progress, Stop};
 use acidtest_lab::Lab;
 use acidtest_model::{
-    Address, Disruption, Durability, EffectiveSettings, Encryption, Injection, Lock, Role, Span, StoreError,
-    StoreKind, Task, Timeline,
+    Address, Disruption, Durability, EffectiveSettings, Encryption, Hosting, Injection, Lock, Role, Span,
+    StoreError, StoreKind, Task, Timeline,
 };
 use acidtest_report::Plan;
 use acidtest_runner::{
     Cell, Claim, Driven, Instance, Interrupt, Observer, OpenOptions, Opener, Silent, Target, TrialRun,
     Watcher,
 };
-use acidtest_workloads::{Audit, Finding, Place, Store, TrialSetup, Verdict, Workload};
+use acidtest_workloads::{Audit, Finding, Identity, Place, Store, TrialSetup, Verdict, Workload};
 use tempfile::TempDir;
 
 use crate::{NAMESPACE, SEED, Subject, private::wanted, steps::BACK, wait, with_more_time};
 
 /// How long a trial goes on before the kill, on a machine that is not slow: a second that is counted by itself.
 const BEFORE: u64 = 1100;
+
+/// Servers that do not say in which of their lives they are.
+const ANONYMOUS: [&str; 1] = ["rabbitmq"];
 
 /// When the server that was killed is there again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub(crate) enum Repaired {
 /// A store whose server is killed in trials, deployed as a run deploys it.
 pub(crate) struct Victim {
     instance: Instance,
+    /// Whether its server says in which of its lives it is.
+    is_known: bool,
     trials: u32,
     _folder: TempDir,
 }
@@ -87,7 +92,9 @@ impl Victim {
         let claim = Claim { locks: None, namespace: NAMESPACE, run: "run 1", replace: false, host: None };
         let interrupt = Interrupt::default();
         let instance = wait(Instance::open(&lab, &target, durability, Encryption::Off, &claim, &interrupt));
-        Some(Self { instance: instance.unwrap(), trials: 0, _folder: folder })
+        let is_known =
+            subject.kind.hosting == Hosting::Program && !ANONYMOUS.contains(&subject.kind.program());
+        Some(Self { instance: instance.unwrap(), is_known, trials: 0, _folder: folder })
     }
 
     /// Kills the server in the middle of a trial, and audits the data that it recovered.
@@ -116,6 +123,7 @@ impl Victim {
         let place = Place { namespace: NAMESPACE.to_owned(), trial: self.trials };
         let setup = TrialSetup::new(lock, SEED, clients);
         let trial = TrialRun::new(workload, setup, place);
+        let first = self.identity().await;
         let interrupt = Interrupt::default();
         let mut observer = UntilServed { workload, interrupt: interrupt.clone(), since: None };
         let mut watcher = Watcher { observer: &mut observer, interrupt: &interrupt };
@@ -132,17 +140,30 @@ impl Victim {
             member: Role::Server,
             disruption: Disruption::Kill { down },
         }]);
+        assert_eq!(self.identity().await, first, "a server stays who it is");
         let driven = trial.drive(&mut self.instance, load, &timeline, &mut watcher).await.unwrap();
+        let second = self.identity().await;
         // the end of the trial was asked for, and not that of its audit
         let mut watcher = Watcher { observer: &mut Silent, interrupt: &Interrupt::default() };
         let audit = trial.audit(&mut self.instance, &driven, &mut watcher).await.audit;
+        assert_eq!(self.identity().await, second, "a server stays who it is");
+        assert_eq!(first.is_some(), self.is_known, "{first:?}");
+        if let (Some(first), Some(second)) = (first, second) {
+            assert_ne!(first.life, second.life, "it was killed in between");
+            assert_eq!(first.data, second.data, "it has its data again");
+        }
         let unloaded = trial.unload(&self.instance).await;
         if back == Back::AtOnce {
             unloaded.unwrap();
         }
         let Driven { measurement, injected, .. } = driven;
         assert!(injected.len() == 1 && injected[0].answered.is_some(), "{injected:?}");
+        assert!(!injected[0].same_life, "{injected:?}");
         CrashedTrial { settings, measurement, audit }
+    }
+
+    async fn identity(&self) -> Option<Identity> {
+        self.instance.store().identity().await.unwrap()
     }
 
     /// The load of a run's cell, long enough for every server to come back.

@@ -28,8 +28,8 @@ pub use hosted::{Served, ServedLine};
 pub use keys::{Skew, SkewError};
 pub use lives::Crash;
 pub use moments::OLDEST_LOST;
-pub use store::{Owner, Place, Store, lock_namespace, time_opening};
-pub use verdict::{Audit, Finding, LooksLike, Verdict};
+pub use store::{Identity, Owner, Place, Store, lock_namespace, time_opening};
+pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
 pub use workload::{
     AuditResult, Front, LoadProgress, Medium, Over, Remarks, ReusableData, Side, TableSize, Tally,
     TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,

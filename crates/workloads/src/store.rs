@@ -49,6 +49,16 @@ pub enum Owner {
     Stranger,
 }
 
+/// Which server answers, and in which of its lives, by what it says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Another one in each of its lives: since when it runs, or a name that it was given when it started.
+    pub life: String,
+    /// The same in each of its lives as long as it serves the same data, and another one on a server that took its place;
+    /// none where it says nothing of that.
+    pub data: Option<String>,
+}
+
 /// A store that was opened at an address, with the untimed operations around a trial.
 pub trait Store: Send + Sync {
     /// The store's version and settings, read back from the server.
@@ -62,6 +72,15 @@ pub trait Store: Send + Sync {
 
     /// Removes the namespace and everything in it.
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>>;
+
+    /// Which server answers on a new connection; `None` for one that does not say, to this user, in which life it is, and
+    /// for a store without a server.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// Opens a connection as clients do, with its login, and closes it. Returns how long the opening took; `None` for a store
     /// without connections.

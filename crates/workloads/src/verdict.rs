@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Guarantee, guarantee::DURABILITY};
+use acidtest_model::EffectiveDurability;
+
+use crate::{Guarantee, guarantee::DURABILITY, moments::OLDEST_LOST, queue::HOLES};
 
 /// Whether the guarantees held. Ordered by how much it speaks against a result: the worst verdict of several trials
 /// is their maximum.
@@ -105,6 +107,17 @@ impl fmt::Display for Finding {
     }
 }
 
+/// What is known of a server that was found in a life that nobody had asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// The durability level of what it keeps.
+    pub keeps: EffectiveDurability,
+    /// Whether it is known to serve the same data as before.
+    pub is_same: bool,
+    /// Whether the restart is known, and not only suspected of a server that does not say in which of its lives it is.
+    pub is_known: bool,
+}
+
 /// The result of comparing the ledger with the store's final state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Audit {
@@ -115,6 +128,10 @@ pub struct Audit {
     pub reason: Option<String>,
     /// Everything that was looked for, gravest first; all counts are zero if the guarantees held.
     pub findings: Vec<Finding>,
+    /// Guarantees whose findings are held against no promise in this trial, whatever its cell promises: its server restarted
+    /// unasked.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub excused: Vec<String>,
     /// The figures that the verdict comes from: totals of the ledger, totals of the final state, and the bounds
     /// that these had to be within.
     pub evidence: BTreeMap<String, i64>,
@@ -134,7 +151,8 @@ impl Audit {
             (false, None) => Verdict::Holds,
         };
         let figure = |(name, count): (&str, u64)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX));
-        Self { verdict, reason: doubt, findings, evidence: evidence.into_iter().map(figure).collect() }
+        let evidence = evidence.into_iter().map(figure).collect();
+        Self { verdict, reason: doubt, findings, excused: Vec::new(), evidence }
     }
 
     /// Adds that the server came up no more, because it cannot read its own data, in these words of its log: all that was
@@ -152,6 +170,7 @@ impl Audit {
             verdict: Verdict::Unknown,
             reason: Some(reason.into()),
             findings: Vec::new(),
+            excused: Vec::new(),
             evidence: BTreeMap::new(),
         }
     }
@@ -160,7 +179,10 @@ impl Audit {
     /// `without`: any finding proves it that another guarantee prevents.
     #[must_use]
     pub fn breaks_promise(&self, without: &[impl AsRef<str>]) -> bool {
-        let promised = |guarantee: &str| !without.iter().any(|name| name.as_ref() == guarantee);
+        let is_excused = |guarantee: &str| self.excused.iter().any(|name| name == guarantee);
+        let promised = |guarantee: &str| {
+            !is_excused(guarantee) && !without.iter().any(|name| name.as_ref() == guarantee)
+        };
         self.findings.iter().any(|finding| finding.count > 0 && promised(&finding.guarantee))
     }
 
@@ -208,6 +230,61 @@ impl Audit {
             }
         }
         self.findings.extend(lost);
+    }
+
+    /// The same where the server was found in a life that nobody had asked for. When its last one ended is not known, and so
+    /// nothing is known to have been seen within one of them. Nor is it known how it ended: by a kill, in order, by a loss of
+    /// power. So a loss breaks a promise only if what the server keeps survives all of that, and if it serves the same data.
+    pub fn across_restart(&mut self, restart: Restart, without: &[impl AsRef<str>]) {
+        for finding in &mut self.findings {
+            finding.within_life = 0;
+        }
+        for told_by_crashes in [HOLES, OLDEST_LOST] {
+            self.evidence.remove(told_by_crashes);
+        }
+        self.across_crash(without);
+        match restart {
+            Restart { keeps: EffectiveDurability::Unknown | EffectiveDurability::None, .. } => {
+                self.excuse(DURABILITY);
+            }
+            Restart { keeps: EffectiveDurability::Disk, is_same: true, .. } => {}
+            Restart { keeps: EffectiveDurability::Process, is_same: true, .. } => self.doubt(
+                DURABILITY,
+                "the server restarted unasked, and whether power was lost, which this durability level does not survive, is not known",
+            ),
+            Restart { is_known: false, .. } => self.doubt(
+                DURABILITY,
+                "clients lost connections, and the server, which does not say in which of its lives it is, may have restarted",
+            ),
+            Restart { is_same: false, .. } => self.doubt(
+                DURABILITY,
+                "the server restarted unasked, or another one took its place, which need not have all that was acknowledged",
+            ),
+        }
+    }
+
+    /// Holds what this guarantee prevents against no promise.
+    fn excuse(&mut self, guarantee: Guarantee) {
+        if !self.excused.iter().any(|name| name == guarantee.name) {
+            self.excused.push(guarantee.name.to_owned());
+        }
+    }
+
+    /// The same where nobody knows whether the guarantee was broken, and why. If nothing else was found, the verdict is
+    /// unknown.
+    pub fn doubt(&mut self, guarantee: Guarantee, why: &str) {
+        self.excuse(guarantee);
+        let (in_doubt, others): (Vec<&Finding>, Vec<&Finding>) = self
+            .findings
+            .iter()
+            .filter(|finding| finding.count > 0)
+            .partition(|finding| finding.guarantee == guarantee.name);
+        if in_doubt.is_empty() || !others.is_empty() {
+            return;
+        }
+        let found: Vec<String> = in_doubt.into_iter().map(ToString::to_string).collect();
+        self.reason = Some(format!("{}; {why}", found.join(", ")));
+        self.verdict = Verdict::Unknown;
     }
 
     /// The count of a finding; 0 if it was not looked for.
@@ -319,6 +396,62 @@ mod tests {
         let mut crossed = audit(10, 0, 0);
         crossed.across_crash(&[LOCK.name]);
         assert_eq!((of(&crossed, LOCK), of(&crossed, DURABILITY)), (17, 4));
+    }
+
+    /// A loss is held against a server that restarted unasked only where its level survives whatever may have ended it.
+    #[test]
+    fn a_restart_that_nobody_asked_for_is_no_proof() {
+        use EffectiveDurability::{Disk, None, Process, Unknown};
+        let none: &[&str] = &[];
+        for (keeps, is_same, verdict, breaks) in [
+            (None, true, Verdict::Broken, false),
+            (None, false, Verdict::Broken, false),
+            (Unknown, true, Verdict::Broken, false),
+            (Process, true, Verdict::Unknown, false),
+            (Process, false, Verdict::Unknown, false),
+            (Disk, false, Verdict::Unknown, false),
+            (Disk, true, Verdict::Broken, true),
+        ] {
+            let mut audit = Audit::unknown("made up");
+            audit.verdict = Verdict::Broken;
+            audit.findings = vec![
+                Finding::new("oversold", 10, "units", LOCK).or_loss().within_life(7),
+                Finding::new("deficit", 3, "units", DURABILITY).or_loss(),
+            ];
+            audit.evidence.insert(OLDEST_LOST.to_owned(), 5);
+            let mut torn = audit.clone();
+            audit.across_restart(Restart { keeps, is_same, is_known: true }, none);
+            assert_eq!((audit.verdict, audit.breaks_promise(none)), (verdict, breaks), "{keeps} {is_same}");
+            assert!(audit.evidence.is_empty(), "no crash is known by which a loss could be told");
+            let is_told = audit.to_string().contains("deficit 3 units");
+            assert!(is_told && audit.findings.iter().all(|one| one.count == 0 || one.guarantee != LOCK.name));
+            // what no loss explains stays proved
+            torn.findings.push(Finding::new("torn", 1, "units", INTEGRITY));
+            torn.across_restart(Restart { keeps, is_same, is_known: true }, none);
+            assert!(torn.verdict == Verdict::Broken && torn.breaks_promise(none), "{keeps} {is_same}");
+            // and what was to be expected without a lock stays the lock's
+            let mut unlocked = Audit::unknown("made up");
+            unlocked.verdict = Verdict::Broken;
+            unlocked.findings = vec![Finding::new("oversold", 10, "units", LOCK).or_loss().within_life(7)];
+            unlocked.across_restart(Restart { keeps, is_same, is_known: true }, &[LOCK.name]);
+            assert!(unlocked.verdict == Verdict::Broken && !unlocked.breaks_promise(&[LOCK.name]));
+        }
+    }
+
+    /// Of a server that does not say in which of its lives it is, nobody knows whether it restarted.
+    #[test]
+    fn a_restart_that_is_only_suspected_accuses_nobody() {
+        let none: &[&str] = &[];
+        for (keeps, verdict) in
+            [(EffectiveDurability::None, Verdict::Broken), (EffectiveDurability::Disk, Verdict::Unknown)]
+        {
+            let mut audit = Audit::unknown("made up");
+            audit.verdict = Verdict::Broken;
+            audit.findings = vec![Finding::new("lost", 3, "messages", DURABILITY).or_loss()];
+            audit.across_restart(Restart { keeps, is_same: false, is_known: false }, none);
+            assert!(audit.verdict == verdict && !audit.breaks_promise(none), "{keeps}: {audit}");
+            assert_eq!(audit.to_string().contains("may have restarted"), verdict == Verdict::Unknown);
+        }
     }
 
     #[test]

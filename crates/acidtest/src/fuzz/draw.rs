@@ -52,6 +52,7 @@ pub(crate) fn case(
         if let Some((_, bug)) = planted {
             store = Faults { every: rng.random_range(2..=20), ..store.with(bug) };
         }
+        store.unasked = store.outages && chance(rng, 0.4);
         let plan = plan(rng, workload, clock);
         let sound = if planted.is_some() && chance(rng, 0.3) { rng.random_range(1..=plan.trials) } else { 0 };
         let halt = (clock == Clock::Simulated && chance(rng, 0.15)).then(|| rng.random_range(5..200));

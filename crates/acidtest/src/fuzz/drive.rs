@@ -124,6 +124,8 @@ async fn trial(
     let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };
     let driven = selftest::drive(store, Arc::clone(&trial), &place, took_over, load, way).await;
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
+    let without: Vec<_> = workload.without(cell.lock).iter().map(|guarantee| guarantee.name).collect();
+    driven.cross_restart(&without);
     doubt_if_idle(&mut driven.audited, &driven.measurement);
     match (data, driven.audited.reusable.clone()) {
         (Some(data), Some(reusable)) => drop(kept.insert(data, (place, reusable, store.kills()))),
@@ -131,7 +133,7 @@ async fn trial(
     }
     Ok(TrialDone {
         name: format!("{}, lock {}, {} clients, round {round}", workload.headline(), cell.lock, cell.clients),
-        without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name).collect(),
+        without,
         took_over,
         struck: store.strikes(),
         driven,

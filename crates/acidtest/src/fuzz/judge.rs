@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     Missed,
     /// A correct lock was accused of what a kill had lost.
     Accused,
+    /// A store was accused of what it had lost when it restarted unasked, of which it had promised nothing.
+    Restarted,
     /// The verdict was unknown, and nothing in the plan explains that.
     Unexplained,
     /// A correct store gave its clients answers that contradict each other: the reference store itself has a bug.
@@ -48,6 +50,7 @@ impl fmt::Display for Misjudgement {
             Kind::FalseAlarm => "a correct store was called broken",
             Kind::Missed => "what must be seen was not",
             Kind::Accused => "a correct lock was accused of what a kill had lost",
+            Kind::Restarted => "a store was accused of what it may lose when it restarts unasked",
             Kind::Unexplained => "nothing in the plan explains why it could not be told",
             Kind::Witness => "the reference store itself is wrong",
             Kind::Endless => "the case did not end",
@@ -83,6 +86,12 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     let no_bug = *struck == 0;
     if case.store.bug.is_some_and(Bug::strikes_at_a_kill) && accuses_lock(audit, without) {
         return Some(Kind::Accused);
+    }
+    // whoever restarts unasked and keeps nothing has lost what it may lose
+    let loses = [Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient];
+    let is_excused = driven.restarted && case.store.bug.is_some_and(|bug| loses.contains(&bug));
+    if is_excused && audit.breaks_promise(without) {
+        return Some(Kind::Restarted);
     }
     match audit.verdict {
         Verdict::Broken if no_bug && audit.breaks_promise(without) => Some(Kind::FalseAlarm),

@@ -53,6 +53,7 @@ fn stores(store: Faults) -> Vec<Faults> {
         Faults { delays: 0.0, ..store },
         Faults { redeliveries: 0.0, ..store },
         Faults { outages: false, ..store },
+        Faults { unasked: false, ..store },
         Faults { unflagged: false, ..store },
         Faults { unconfirmed: false, ..store },
         Faults { to_the_end: false, ..store },

@@ -516,6 +516,7 @@ mod tests {
             outstanding: None,
             interrupted: None,
             crash: true,
+            same_life: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

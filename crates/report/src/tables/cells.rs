@@ -296,6 +296,7 @@ mod tests {
             outstanding: None,
             interrupted: Some(3),
             crash: last_ok.is_some(),
+            same_life: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

@@ -22,7 +22,7 @@ use acidtest_model::{
     Task, all_has_effect,
 };
 use acidtest_workloads::{
-    Owner, Store,
+    Identity, Owner, Store,
     parcels::{ParcelsStore, lacks_index},
     records::RecordsStore,
     time_opening,
@@ -171,6 +171,17 @@ struct Meta {
 }
 
 impl Store for Elasticsearch {
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async {
+            let mut connection = self.server.reach().await?;
+            match settings::identity(&mut connection).await {
+                // a user who may not ask, or a proxy that answers for others
+                Err(Error::Refused(_) | Error::Nonsense(_)) => Ok(None),
+                answered => answered.map_err(self.server.failed("asking which server answers")),
+            }
+        })
+    }
+
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let mut connection = self.server.reach().await?;

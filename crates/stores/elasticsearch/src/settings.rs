@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use acidtest_model::{Durability, EffectiveDurability, EffectiveSettings};
+use acidtest_workloads::Identity;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -140,6 +141,33 @@ async fn node(connection: &mut Connection) -> Result<BTreeMap<String, String>, E
         settings.insert("jvm.heap_max_bytes".to_owned(), jvm.mem.heap_max_in_bytes.to_string());
     }
     Ok(settings)
+}
+
+#[derive(Deserialize)]
+struct Lives {
+    nodes: BTreeMap<String, LivingNode>,
+}
+
+#[derive(Deserialize)]
+struct LivingNode {
+    jvm: Started,
+}
+
+#[derive(Deserialize)]
+struct Started {
+    pid: u64,
+    start_time_in_millis: u64,
+}
+
+/// The node that answers: its process, and its id, which is kept with its data.
+pub(crate) async fn identity(connection: &mut Connection) -> Result<Option<Identity>, Error> {
+    let path = "/_nodes/_local/jvm?filter_path=nodes.*.jvm.pid,nodes.*.jvm.start_time_in_millis";
+    let lives: Lives = connection.get(path).await?.read()?;
+    let identity = |(id, LivingNode { jvm: Started { pid, start_time_in_millis } })| Identity {
+        life: format!("{id} {start_time_in_millis} {pid}"),
+        data: Some(id),
+    };
+    Ok(lives.nodes.into_iter().next().map(identity))
 }
 
 /// What a server is, by name and version, if it does not say that it is an Elasticsearch of Elastic's that one installs:

@@ -24,8 +24,8 @@ use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 use acidtest_model::{Address, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
 use acidtest_transport::{CONNECT, Transport};
 use acidtest_workloads::{
-    Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore,
-    queue::QueueStore, records::RecordsStore, time_opening,
+    Identity, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore,
+    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, time_opening,
 };
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, prelude::Queryable};
 
@@ -311,6 +311,17 @@ fn marker(namespace: &str) -> String {
 }
 
 impl Store for MariaDb {
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async {
+            let asked = async |conn: &mut Conn| match identity(conn, self.product).await {
+                // a proxy or a cousin that does not know these tables
+                Err(Error::Server(_)) => Ok(None),
+                answered => answered.map(Some),
+            };
+            self.on_server("asking which server answers", asked).await
+        })
+    }
+
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let read = async |conn: &mut Conn| settings(conn, self.engine).await;
@@ -395,6 +406,23 @@ async fn variables(conn: &mut Conn, names: &[&str]) -> Result<BTreeMap<String, S
 /// Names and values in the answer to a SHOW.
 fn pairs(rows: &[Row]) -> impl Iterator<Item = (String, String)> + '_ {
     rows.iter().map(|row| (text(row, 0).to_owned(), text(row, 1).to_owned()))
+}
+
+/// Where it is, and when it was started, in whole seconds: its clock and how long it has been up, both as of the same statement. `MariaDB`
+/// has no name for its data.
+async fn identity(conn: &mut Conn, product: Product) -> Result<Identity, Error> {
+    let (data, status) = match product {
+        Product::MariaDb => ("NULL", "information_schema.global_status"),
+        Product::MySql => ("@@server_uuid", "performance_schema.global_status"),
+    };
+    let sql = format!(
+        "SELECT CONCAT(UNIX_TIMESTAMP() - CAST(variable_value AS SIGNED), ' ', @@hostname, ' ', @@port), {data}
+         FROM {status} WHERE variable_name = 'Uptime'"
+    );
+    let rows = rows(conn, sql, ()).await?;
+    let row = rows.first().ok_or_else(|| Error::Other("it has no Uptime".into()))?;
+    let data = Some(text(row, 1)).filter(|data| !data.is_empty());
+    Ok(Identity { life: text(row, 0).to_owned(), data: data.map(str::to_owned) })
 }
 
 async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {

@@ -253,6 +253,8 @@ pub struct Faults {
     pub redeliveries: f64,
     /// Whether the store has outages, after which all its data are there again.
     pub outages: bool,
+    /// Whether nobody is told of the outages, as of a server that somebody else starts again.
+    pub unasked: bool,
     /// Whether a queue does not tell first deliveries from redeliveries.
     pub unflagged: bool,
     /// Whether a queue leaves consumers' acknowledgements without a confirmation.
@@ -330,6 +332,7 @@ impl fmt::Display for Faults {
             share(self.cuts, "connections lost"),
             share(self.redeliveries, "delivered again"),
             is(self.outages, "away now and then"),
+            is(self.unasked, "which nobody is told of"),
             is(self.unflagged, "no flags"),
             is(self.unconfirmed, "no answers to acknowledgements"),
             is(self.to_the_end, "to the end"),

@@ -27,7 +27,7 @@ use acidtest_model::{
     StoreKind, Support, Task,
 };
 use acidtest_workloads::{
-    Attempt, Owner, Place, Store, WorkloadTrial,
+    Attempt, Identity, Owner, Place, Store, WorkloadTrial,
     inventory::InventoryStore,
     join::JoinStore,
     logs::LogsStore,
@@ -181,6 +181,11 @@ impl Memory {
         self.world.kills()
     }
 
+    /// Whether nobody is told of its outages.
+    pub(crate) fn is_unasked(&self) -> bool {
+        self.world.faults.unasked
+    }
+
     /// Tells this trial, or none, of outages from now on, as a run tells its trials of crashes.
     pub fn tell_of_crashes(&self, trial: Option<Arc<dyn WorkloadTrial>>) {
         self.world.tell(trial);
@@ -252,6 +257,12 @@ impl Store for Memory {
                 tls: None,
             })
         })
+    }
+
+    /// Each outage ends a life, which nothing outlives but the data.
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        let life = self.world.kills().to_string();
+        Box::pin(async { Ok(Some(Identity { life, data: Some("this process's memory".to_owned()) })) })
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

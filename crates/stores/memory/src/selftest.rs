@@ -4,10 +4,10 @@
 use std::{convert::Infallible, sync::Arc, thread, time::Duration};
 
 use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, Trial};
-use acidtest_model::{Lock, StoreError};
+use acidtest_model::{EffectiveDurability, Lock, StoreError};
 use acidtest_workloads::{
-    AuditResult, LoadProgress, Place, ReusableData, TrialSetup, Values, Workload, WorkloadKind,
-    WorkloadTrial, inventory, join, logs, parcels, queue, records,
+    AuditResult, LoadProgress, Place, Restart, ReusableData, Store, TrialSetup, Values, Workload,
+    WorkloadKind, WorkloadTrial, inventory, join, logs, parcels, queue, records,
 };
 use serde::{Deserialize, Serialize};
 
@@ -262,8 +262,21 @@ pub struct DrivenTrial {
     pub struck: u64,
     /// How often the store was killed during the trial.
     pub kills: u64,
+    /// Whether it was found in another life afterwards, and nobody had been told.
+    pub restarted: bool,
     /// The number of violations that the audit must see.
     pub shown: u64,
+}
+
+impl DrivenTrial {
+    /// Judges anew, as a run does, what was audited of a store that had restarted unasked, where the cell does `without`
+    /// these guarantees. It keeps nothing over a restart, or need not.
+    pub fn cross_restart(&mut self, without: &[impl AsRef<str>]) {
+        if self.restarted {
+            let restart = Restart { keeps: EffectiveDurability::None, is_same: true, is_known: true };
+            self.audited.audit.across_restart(restart, without);
+        }
+    }
 }
 
 /// The clock by which a trial is driven.
@@ -314,7 +327,7 @@ pub async fn drive(
     if !is_left {
         trial.load(store, place, &LoadProgress::default()).await?;
     }
-    let (before, kills) = (store.strikes(), store.kills());
+    let (before, kills, life) = (store.strikes(), store.kills(), store.identity().await?);
     let tasks = (0..clients).map(|_| trial.client(store, place)).collect::<Result<Vec<_>, _>>()?;
     store.tell_of_crashes(Some(Arc::clone(&trial)));
     let measured = match clock {
@@ -331,8 +344,9 @@ pub async fn drive(
     store.tell_of_crashes(None);
     let measurement = measured?;
     let audited = trial.audit(Ok(store), place).await;
+    let restarted = store.is_unasked() && store.identity().await? != life;
     let (struck, kills) = (store.strikes() - before, store.kills() - kills);
-    Ok(DrivenTrial { measurement, audited, struck, kills, shown: store.shown(place) })
+    Ok(DrivenTrial { measurement, audited, struck, kills, restarted, shown: store.shown(place) })
 }
 
 /// Runs a task on a new thread by this clock. By the simulated one, time passes only while all of the task waits.
@@ -427,6 +441,9 @@ impl Case {
         let scheduled = workload.scheduled().map(|clients| clients as usize);
         let load = Load { spans: workload.spans(), scheduled, ..load };
         let way = DriveOptions { clients, clock: Clock::Simulated, halt: None };
-        drive(store, trial, &place, is_left, load, way).await
+        let mut driven = drive(store, trial, &place, is_left, load, way).await?;
+        let without: Vec<&str> = workload.without(self.lock).iter().map(|one| one.name).collect();
+        driven.cross_restart(&without);
+        Ok(driven)
     }
 }

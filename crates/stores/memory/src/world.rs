@@ -162,6 +162,9 @@ impl World {
     }
 
     fn note_crash(&self, stages: &[Crash]) {
+        if self.faults.unasked {
+            return;
+        }
         if let Some(trial) = &locked(&self.told).0 {
             for stage in stages {
                 trial.note_crash(*stage);

@@ -7,7 +7,7 @@ mod common;
 
 use acidtest_model::Lock;
 use acidtest_store_memory::{Bug, Faults, selftest::Case};
-use acidtest_workloads::Audit;
+use acidtest_workloads::{Audit, Verdict};
 
 const MIX: &str = "read:1+update:1+insert:1+rmw:1";
 
@@ -109,6 +109,51 @@ fn a_queue_that_brings_back_what_was_removed_or_forgets_what_was_handed_out_is_c
         let unflags = Faults { outages: true, ..Faults::bug(Bug::Unflag) };
         caught(&case.with(unflags), 17);
     }
+}
+
+/// A store that keeps nothing over a restart, and that somebody else starts again, is accused of nothing. What it has lost
+/// is counted all the same.
+#[test]
+fn a_store_that_restarts_unasked_and_loses_writes_is_not_accused() {
+    let mut lost = 0;
+    for seed in 0..10 {
+        for (case, bug) in
+            cases().into_iter().zip([Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient].repeat(9))
+        {
+            let case = case.with(Faults { unasked: true, ..Faults::bug(bug) });
+            let (driven, audit) = common::judged(&case, seed);
+            let shown = format!("{}, lock {}, seed {seed}: {audit:?}", case.meaning(), case.lock);
+            assert!(!audit.breaks_promise(&[] as &[&str]), "{shown}");
+            assert!(driven.shown == 0 || audit.verdict == Verdict::Broken, "{shown}");
+            lost += u64::from(driven.restarted && found(&audit, "durability") > 0);
+        }
+    }
+    assert!(lost > 20, "{lost}");
+}
+
+/// What is broken without a lock is still the missing lock's, and what no loss explains is still accused.
+#[test]
+fn a_restart_that_nobody_asked_for_hides_no_other_bug() {
+    let restarts = Faults { outages: true, unasked: true, ..Faults::default() };
+    for case in [Case::inventory(), Case::records(MIX, 1)] {
+        let (driven, audit) = common::judged(&case.clone().under(Lock::None).with(restarts), 17);
+        assert!(driven.restarted && driven.shown > 0, "{audit:?}");
+        let is_locks = audit.findings.iter().any(|one| one.count > 0 && one.guarantee == "lock");
+        assert!(audit.verdict == Verdict::Broken && is_locks, "{audit:?}");
+        let tears = Faults { outages: true, unasked: true, ..Faults::bug(Bug::Tear) };
+        let (driven, audit) = common::caught_as(&case.with(tears), 17, &["torn"]);
+        assert!(driven.restarted && audit.breaks_promise(&[] as &[&str]), "{audit:?}");
+    }
+}
+
+#[test]
+fn a_correct_store_that_restarts_unasked_raises_no_alarm() {
+    let faults = Faults { outages: true, unasked: true, ..Faults::default() };
+    let restarted = cases()
+        .into_iter()
+        .zip(0..)
+        .filter(|(case, seed)| common::holds(&case.clone().with(faults), *seed).restarted);
+    assert!(restarted.count() > 5);
 }
 
 #[test]

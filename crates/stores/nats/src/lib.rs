@@ -15,7 +15,7 @@ use acidtest_model::{
     Address, Durability, EffectiveSettings, NO_REFRESH, StoreError, StoreKind, Support, Task,
 };
 use acidtest_workloads::{
-    Owner, Store,
+    Identity, Owner, Store,
     queue::{LOCKS_OF_QUEUES, NO_CONFLICTS, QueueStore},
     time_opening,
 };
@@ -137,6 +137,14 @@ async fn settings(api: &mut Api<'_>) -> Result<(String, BTreeMap<String, String>
 }
 
 impl Store for Nats {
+    /// It takes another id each time that it starts.
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async {
+            let api = self.server.reach().await?;
+            Ok(Some(Identity { life: api.connection().info().server_id.clone(), data: None }))
+        })
+    }
+
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let mut api = self.server.reach().await?;

@@ -27,7 +27,7 @@ use acidtest_model::{
     NegotiatedTls, StoreError, StoreKind, Support, Task,
 };
 use acidtest_workloads::{
-    Owner, Store,
+    Identity, Owner, Store,
     inventory::InventoryStore,
     join::JoinStore,
     logs::LogsStore,
@@ -201,6 +201,18 @@ fn marker(namespace: &str) -> String {
 }
 
 impl Store for Postgres {
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async {
+            let mut driver = self.driver().await?;
+            match driver.ask(identity).await {
+                Ok(identity) => Ok(Some(identity)),
+                // of its cousins, not all know these functions
+                Err(error) if error.as_db_error().is_some() => Ok(None),
+                Err(error) => Err(self.failed("asking which server answers", driver.words(&error))),
+            }
+        })
+    }
+
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let doing = "reading the settings";
@@ -306,6 +318,20 @@ async fn server(client: &Client) -> Result<Server, Error> {
         signs.extend(client.query_opt(sql, &[&function]).await?.map(|_| product));
     }
     Ok(Server { settings: settings?, signs })
+}
+
+/// When it was started; and, where a backend's crash has ended all the others, when it recovered from that, which resets all of
+/// its statistics: somebody may have reset some of them. Its data are known by the system's identifier and the timeline, which another one begins that is promoted.
+async fn identity(client: &Client) -> Result<Identity, Error> {
+    const SQL: &str = "SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
+                                        CASE WHEN current_setting('server_version_num')::int >= 150000
+                                             THEN extract(epoch FROM least((SELECT stats_reset FROM pg_stat_bgwriter),
+                                                                           (SELECT stats_reset FROM pg_stat_archiver))) END),
+                              CASE WHEN NOT pg_is_in_recovery()
+                                   THEN (SELECT system_identifier FROM pg_control_system())
+                                        || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END";
+    let row = client.query_one(SQL, &[]).await?;
+    Ok(Identity { life: row.try_get(0)?, data: row.try_get(1)? })
 }
 
 async fn owner(client: &Client, namespace: &str) -> Result<Owner, Error> {

@@ -27,7 +27,7 @@ use acidtest_model::{
     StoreKind, Support, Task,
 };
 use acidtest_workloads::{
-    Owner, Store,
+    Identity, Owner, Store,
     inventory::InventoryStore,
     parcels::{ParcelsStore, lacks_index},
     queue::{Delivery, QueueStore},
@@ -167,6 +167,18 @@ impl Store for Redis {
             let mut connection = self.server.reach().await?;
             let settings = settings::read(&mut connection).await.map_err(failed)?;
             Ok(EffectiveSettings { tls: connection.negotiated(), ..settings })
+        })
+    }
+
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async {
+            let mut connection = self.server.reach().await?;
+            match settings::life(&mut connection).await {
+                Ok(run) => Ok(run.map(|life| Identity { life, data: None })),
+                // a proxy, or a user, without INFO
+                Err(Error::Answered(_)) => Ok(None),
+                Err(error) => Err(self.server.failed("asking which server answers")(error)),
+            }
         })
     }
 

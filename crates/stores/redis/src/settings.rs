@@ -40,6 +40,19 @@ pub(crate) async fn read(connection: &mut Connection) -> Result<EffectiveSetting
     })
 }
 
+/// The name that the server was given when it started, and that of the data set which it serves: a new one once it takes over
+/// another server's data, or becomes a primary.
+pub(crate) async fn life(connection: &mut Connection) -> Result<Option<String>, Error> {
+    let info = connection.ask(&cmd("INFO")).await?.string()?;
+    let names = ["run_id", "master_replid"].map(|name| field(&info, name).unwrap_or_default());
+    Ok((!names[0].is_empty()).then(|| names.join(" ").trim_end().to_owned()))
+}
+
+/// A field of what INFO says.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
 /// The settings, and the reason if they could not be read: managed servers forbid CONFIG.
 async fn config(connection: &mut Connection) -> Result<(BTreeMap<String, String>, Option<String>), Error> {
     let mut asked = connection.batch()?;

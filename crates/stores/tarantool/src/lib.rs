@@ -18,7 +18,7 @@ use acidtest_model::{
     StoreError, StoreKind, Support, Task, all_has_effect,
 };
 use acidtest_workloads::{
-    Owner, Store,
+    Identity, Owner, Store,
     inventory::InventoryStore,
     parcels::ParcelsStore,
     queue::{Delivery, QueueStore},
@@ -151,6 +151,18 @@ fn is_own(product: &str) -> bool {
 }
 
 impl Store for Tarantool {
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async {
+            let names = |values: &mut Reader<'_>| {
+                values.tuple(2)?;
+                let (life, data) = (values.str()?.to_owned(), values.str()?.to_owned());
+                Ok(Some(Identity { life, data: Some(data) }))
+            };
+            let code = include_str!("lua/identity.lua");
+            self.server.run("asking which server answers", code, nothing, names).await
+        })
+    }
+
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let code = include_str!("lua/settings.lua");

@@ -1,0 +1,348 @@
+//! Whether the members of an instance are still in the lives in which they were found. One that has begun another without
+//! being asked has ended without anybody knowing when.
+
+use std::{
+    pin::Pin,
+    time::{Duration, Instant},
+};
+
+use acidtest_model::{EffectiveDurability, EffectiveSettings, Role};
+use acidtest_report::RestartFigures;
+use acidtest_workloads::{Audit, Identity, Restart, Store, guarantee::LOCK};
+
+use crate::{
+    OpenOptions,
+    answer::{AGAIN, PATIENCE, open, within},
+    inject::Injector,
+    instance::{Instance, Way},
+};
+
+/// The least time between two questions to a member while clients are driven.
+const REST: Duration = Duration::from_millis(200);
+
+/// The lives in which one member was found.
+#[derive(Debug)]
+pub(crate) struct Lives {
+    role: Role,
+    /// Those in which it is known to be: several, where several servers answer at its address.
+    known: Vec<Identity>,
+    /// Whether it is being ended, or was, as it was asked to: then it is in another one.
+    is_asked: bool,
+    /// Those that nobody asked for.
+    unasked: Vec<Begun>,
+}
+
+/// A life that nobody asked for.
+#[derive(Debug)]
+struct Begun {
+    identity: Identity,
+    /// When it was found, from the beginning of the measured part; none if that was before or after.
+    found: Option<Duration>,
+}
+
+impl Lives {
+    /// Of a member with this role; none if it does not say in which life it is.
+    pub(crate) async fn of(role: Role, store: &dyn Store) -> Option<Self> {
+        let known = Box::pin(who_answer(store)).await;
+        (!known.is_empty()).then(|| Self { role, known, is_asked: false, unasked: Vec::new() })
+    }
+
+    /// How many servers are known to answer at its address.
+    pub(crate) fn servers(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Notes who answers. Returns whether an end that it was asked for was one, if that can be told: it is then in another
+    /// life, at the latest when the clients are done (`is_last`), because what is asked to stop may still answer for a while.
+    fn note(&mut self, answer: Vec<Identity>, found: Option<Duration>, is_last: bool) -> Option<bool> {
+        if answer.is_empty() {
+            return None;
+        }
+        let is_known =
+            |known: &[Identity], identity: &Identity| known.iter().any(|one| one.life == identity.life);
+        if self.is_asked {
+            // of several servers nobody knows which of them it was
+            let are_several = self.known.len() > 1;
+            let has_ended = are_several || answer.iter().any(|one| !is_known(&self.known, one));
+            if !has_ended && !is_last {
+                return None;
+            }
+            self.is_asked = false;
+            let kept = if are_several { std::mem::take(&mut self.known) } else { Vec::new() };
+            self.known = kept.into_iter().chain(answer).collect();
+            return Some(has_ended);
+        }
+        for identity in answer {
+            let is_told = self.unasked.iter().any(|begun| begun.identity.life == identity.life);
+            if !is_told && !is_known(&self.known, &identity) {
+                self.unasked.push(Begun { identity, found });
+            }
+        }
+        None
+    }
+
+    /// Whether it is known to serve the same data as before, if it was found in a life that nobody asked for.
+    fn is_same(&self) -> Option<bool> {
+        let is_same = |begun: &Begun| {
+            begun.identity.data.is_some() && self.known.iter().any(|one| one.data == begun.identity.data)
+        };
+        (!self.unasked.is_empty()).then(|| self.unasked.iter().all(is_same))
+    }
+
+    /// What nobody asked for, as a result keeps it.
+    fn figures(&self) -> impl Iterator<Item = RestartFigures> {
+        self.unasked.iter().map(|begun| RestartFigures {
+            member: self.role.to_string(),
+            found_seconds: begun.found.map(|found| found.as_secs_f64()),
+            same_data: begun
+                .identity
+                .data
+                .as_ref()
+                .map(|data| self.known.iter().any(|one| one.data.as_ref() == Some(data))),
+            servers: u32::try_from(self.known.len()).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+/// Who answers on several connections at once, so that whoever deals connections out to several servers deals out these.
+/// Nobody if the store does not say, or cannot be reached.
+async fn who_answer(store: &dyn Store) -> Vec<Identity> {
+    let ask = || within(PATIENCE, "asking which server answers", store.identity());
+    let asked = tokio::join!(ask(), ask(), ask(), ask());
+    let mut found: Vec<Identity> = Vec::new();
+    for identity in [asked.0, asked.1, asked.2, asked.3].into_iter().filter_map(|one| one.ok().flatten()) {
+        if !found.contains(&identity) {
+            found.push(identity);
+        }
+    }
+    found
+}
+
+/// Who answers on a new connection to this member, once somebody does.
+async fn who_answers(Way { target, address, locks, .. }: Way) -> Vec<Identity> {
+    loop {
+        let options = OpenOptions { durability: None, locks: locks.as_ref() };
+        if let Ok(store) = open(&target, &address, options).await
+            && let Ok(identity) = store.identity().await
+        {
+            return identity.into_iter().collect();
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// What members answer while clients are driven.
+type Answers = Pin<Box<dyn Future<Output = Vec<(Role, Vec<Identity>)>>>>;
+
+/// Asks the members which server answers, whenever clients of a trial have lost connections, and once a fault is over that has
+/// ended a member.
+pub(crate) struct Lookout {
+    asking: Option<Answers>,
+    /// How many operations had ended with their connection when the members were last asked.
+    interrupted: u64,
+    /// Whether a member was being ended, so that they are to be asked once it is back.
+    was_ending: bool,
+    rested: Instant,
+}
+
+impl Lookout {
+    pub(crate) fn new() -> Self {
+        Self { asking: None, interrupted: 0, was_ending: false, rested: Instant::now() }
+    }
+
+    /// Goes on while clients are driven, of whose operations so many have ended with their connection. `measured` is how long the
+    /// measured part has lasted.
+    pub(crate) async fn go_on(
+        &mut self,
+        instance: &mut Instance,
+        injector: &mut Injector<'_>,
+        interrupted: u64,
+        measured: Option<Duration>,
+    ) {
+        let ending: Vec<bool> = instance.lives.iter().map(|lives| injector.is_ending(lives.role)).collect();
+        for (lives, is_ending) in instance.lives.iter_mut().zip(&ending) {
+            lives.is_asked |= is_ending;
+        }
+        if ending.contains(&true) {
+            // what answers now may be either life
+            (self.asking, self.was_ending) = (None, true);
+            return;
+        }
+        if let Some(asking) = &mut self.asking {
+            if let Ok(answers) = tokio::time::timeout(Duration::ZERO, asking).await {
+                (self.asking, self.rested) = (None, Instant::now());
+                for (role, answer) in answers {
+                    note(instance, injector, role, answer, (measured, false));
+                }
+            }
+        } else if (interrupted > self.interrupted || self.was_ending) && self.rested.elapsed() >= REST {
+            self.was_ending = false;
+            self.interrupted = interrupted;
+            let ways: Vec<(Role, Way)> = instance
+                .lives
+                .iter()
+                .filter_map(|lives| Some((lives.role, instance.way_to(lives.role)?)))
+                .collect();
+            self.asking = Some(Box::pin(async {
+                let mut answers = Vec::new();
+                for (role, way) in ways {
+                    answers.push((role, who_answers(way).await));
+                }
+                answers
+            }));
+        }
+    }
+
+    /// Asks once more, when the clients are done and every member is back. One that is lost says nothing.
+    pub(crate) async fn end(self, instance: &mut Instance, injector: &mut Injector<'_>, at: Duration) {
+        drop(self.asking);
+        for (role, answer) in instance.who_answer().await {
+            note(instance, injector, role, answer, (Some(at), true));
+        }
+    }
+}
+
+fn note(
+    instance: &mut Instance,
+    injector: &mut Injector<'_>,
+    role: Role,
+    answer: Vec<Identity>,
+    (found, is_last): (Option<Duration>, bool),
+) {
+    let Some(lives) = instance.lives.iter_mut().find(|lives| lives.role == role) else { return };
+    if lives.note(answer, found, is_last) == Some(false) {
+        injector.has_not_ended(role);
+    }
+}
+
+impl Instance {
+    /// Who answers at each member that says in which life it is.
+    async fn who_answer(&self) -> Vec<(Role, Vec<Identity>)> {
+        let mut all = Vec::new();
+        for lives in &self.lives {
+            if let Some(store) = self.store_of(lives.role) {
+                all.push((lives.role, Box::pin(who_answer(store)).await));
+            }
+        }
+        all
+    }
+
+    /// Asks who answers, after a trial and before the next one. Returns whether any member is in a life that nobody asked
+    /// for.
+    pub(crate) async fn has_restarted(&mut self) -> bool {
+        for (role, answer) in self.who_answer().await {
+            if let Some(lives) = self.lives.iter_mut().find(|lives| lives.role == role) {
+                let _ = lives.note(answer, None, true);
+            }
+        }
+        self.lives.iter().any(|lives| !lives.unasked.is_empty())
+    }
+
+    /// The lives that nobody asked for, as a result keeps them.
+    pub(crate) fn restarts(&self) -> Vec<RestartFigures> {
+        self.lives.iter().flat_map(Lives::figures).collect()
+    }
+
+    /// Takes into account, in an audit of the store at these settings, that its server was found in a life that nobody had asked
+    /// for, or may have been: it does not say, and clients lost connections for no fault of the run's. `keeps` is the durability
+    /// level of what the server keeps. Returns whether it was, or may have been.
+    pub(crate) fn judge_restarts(
+        &self,
+        audit: &mut Audit,
+        keeps: EffectiveDurability,
+        without: &[String],
+        has_lost_connections: bool,
+    ) -> bool {
+        let is_same = |role| self.lives.iter().find(|lives| lives.role == role)?.is_same();
+        if is_same(Role::Locks).is_some() {
+            audit.doubt(LOCK, "the lock service restarted unasked, and may have forgotten who holds what");
+        }
+        let restart = match is_same(Role::Server) {
+            Some(is_same) => Restart { keeps, is_same, is_known: true },
+            None if has_lost_connections && self.may_restart_unseen() => {
+                Restart { keeps, is_same: false, is_known: false }
+            }
+            None => return false,
+        };
+        audit.across_restart(restart, without);
+        true
+    }
+
+    /// Whether the store's server is one of the user's own that does not say in which of its lives it is.
+    fn may_restart_unseen(&self) -> bool {
+        self.is_on_users_server() && self.lives.iter().all(|lives| lives.role != Role::Server)
+    }
+}
+
+/// Says in the settings that several servers answer, where they do.
+pub(crate) fn tell_servers(instance: &Instance, settings: &mut EffectiveSettings) {
+    let server = instance.lives.iter().find(|lives| lives.role == Role::Server);
+    if let Some(several) = server.map(Lives::servers).filter(|servers| *servers > 1) {
+        settings.settings.insert("servers that answer".to_owned(), several.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(life: &str, data: Option<&str>) -> Identity {
+        Identity { life: life.to_owned(), data: data.map(str::to_owned) }
+    }
+
+    fn lives(known: Vec<Identity>) -> Lives {
+        Lives { role: Role::Server, known, is_asked: false, unasked: Vec::new() }
+    }
+
+    #[test]
+    fn a_life_that_nobody_asked_for_is_told_from_one_that_somebody_did() {
+        let mut lives = lives(vec![identity("a", Some("x"))]);
+        assert_eq!(lives.note(vec![identity("a", Some("x"))], None, false), None);
+        assert_eq!(lives.note(Vec::new(), None, false), None, "nobody answers");
+        assert_eq!(lives.is_same(), None);
+        lives.is_asked = true;
+        assert_eq!(lives.note(Vec::new(), None, false), None, "nobody answers yet");
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], None, false), Some(true));
+        lives.is_asked = true;
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], None, false), None, "it may yet end");
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], None, true), Some(false), "it has not ended");
+        assert_eq!(lives.is_same(), None);
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(lives.note(vec![identity("c", Some("x"))], second, false), None);
+        assert_eq!(lives.note(vec![identity("c", Some("x"))], None, false), None);
+        assert_eq!(lives.is_same(), Some(true));
+        let [one] = &lives.figures().collect::<Vec<_>>()[..] else { panic!("{lives:?}") };
+        assert_eq!((one.found_seconds, one.same_data, one.servers), (Some(1.0), Some(true), 1));
+        assert_eq!(lives.note(vec![identity("d", Some("y"))], None, false), None);
+        assert_eq!(
+            (lives.is_same(), lives.figures().count()),
+            (Some(false), 2),
+            "another server took its place"
+        );
+    }
+
+    /// What says nothing of its data is never said to be the same.
+    #[test]
+    fn a_server_without_a_name_of_its_data_may_be_another_one() {
+        let mut lives = lives(vec![identity("a", None)]);
+        assert_eq!(lives.note(vec![identity("b", None)], None, false), None);
+        assert_eq!(lives.is_same(), Some(false));
+        assert_eq!(lives.figures().next().and_then(|one| one.same_data), None);
+    }
+
+    /// Connections that are dealt out to several servers find these in turn, and none of them has restarted.
+    #[test]
+    fn several_servers_at_one_address_are_not_taken_for_one_that_restarts() {
+        let (one, other) = (identity("a", None), identity("b", None));
+        let mut lives = lives(vec![one.clone(), other.clone()]);
+        for _ in 0..3 {
+            lives.note(vec![one.clone()], None, false);
+            lives.note(vec![other.clone(), one.clone()], None, false);
+        }
+        assert_eq!((lives.is_same(), lives.servers()), (None, 2));
+        lives.is_asked = true;
+        assert_eq!(lives.note(vec![other.clone()], None, false), Some(true), "another one may have ended");
+        lives.note(vec![one, other], None, false);
+        assert_eq!(lives.is_same(), None);
+    }
+}
