@@ -93,8 +93,16 @@ pub(crate) async fn remove(
     let mut scan = Scan::of(prefix);
     while let Some(mut keys) = scan.next(connection).await? {
         keys.retain(|key| keep.is_none_or(|keep| key != keep.as_bytes()));
-        if !keys.is_empty() {
-            connection.ask(cmd("UNLINK").arg(keys)).await?;
+        if keys.is_empty() {
+            continue;
+        }
+        // one by one: a cluster refuses keys of several slots in one command
+        let mut removing = connection.batch()?;
+        for key in keys {
+            removing.push(cmd("UNLINK").arg(key))?;
+        }
+        for answer in removing.answers().await {
+            answer?;
         }
     }
     Ok(())

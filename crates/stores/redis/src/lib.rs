@@ -112,6 +112,10 @@ fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
     }
 }
 
+/// Why no run is made on a node of a Redis Cluster.
+const CLUSTER: &str =
+    "it is a node of a Redis Cluster, which refuses what an operation does on keys of several slots";
+
 /// A Redis server, as a store.
 #[derive(Debug)]
 pub struct Redis {
@@ -165,6 +169,14 @@ impl Store for Redis {
         Box::pin(async {
             let failed = self.server.failed("reading the settings");
             let mut connection = self.server.reach().await?;
+            if settings::is_clustered(&mut connection).await.map_err(&failed)? {
+                return Err(StoreError::Unreachable {
+                    address: self.server.address(),
+                    cause: CLUSTER.to_owned(),
+                    remedy: "give the address of a Redis without cluster mode (cluster-enabled no)"
+                        .to_owned(),
+                });
+            }
             let settings = settings::read(&mut connection).await.map_err(failed)?;
             Ok(EffectiveSettings { tls: connection.negotiated(), ..settings })
         })

@@ -22,6 +22,12 @@ const SETTINGS: [&str; 9] = [
     "databases",
 ];
 
+/// Whether the server is a node of a Redis Cluster, if only of one node.
+pub(crate) async fn is_clustered(connection: &mut Connection) -> Result<bool, Error> {
+    let info = connection.ask(cmd("INFO").arg("cluster")).await?.string()?;
+    Ok(field(&info, "cluster_enabled") == Some("1"))
+}
+
 pub(crate) async fn read(connection: &mut Connection) -> Result<EffectiveSettings, Error> {
     // all sections: not every product names itself in the first one
     let info = connection.ask(&cmd("INFO")).await?.string()?;

@@ -45,6 +45,90 @@ fn a_large_stock_is_read_back_whole() {
     REDIS.passes(&[inventory::large_stock]);
 }
 
+/// A Redis Cluster of one node. Dropping it ends it.
+struct Cluster {
+    child: std::process::Child,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // the bus of the cluster listens 10,000 above
+        let is_free = |port: &u16| {
+            [*port, *port + 10_000]
+                .iter()
+                .all(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        };
+        let port = (24_100..24_900).find(is_free).unwrap();
+        let child = std::process::Command::new("redis-server")
+            .args([
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--cluster-enabled",
+                "yes",
+                "--port",
+                &port.to_string(),
+            ])
+            .current_dir(folder.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let cluster = Self { child, port, _folder: folder };
+        let begun = Instant::now();
+        let mut connection = loop {
+            match redis::Client::open(cluster.address()).unwrap().get_connection() {
+                Ok(connection) => break connection,
+                Err(error) => assert!(begun.elapsed() < Duration::from_mins(1), "{error}"),
+            }
+            thread::sleep(Duration::from_millis(20));
+        };
+        redis::cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).exec(&mut connection).unwrap();
+        while !redis::cmd("CLUSTER")
+            .arg("INFO")
+            .query::<String>(&mut connection)
+            .unwrap()
+            .contains("state:ok")
+        {
+            assert!(begun.elapsed() < Duration::from_mins(1), "it does not serve");
+            thread::sleep(Duration::from_millis(20));
+        }
+        cluster
+    }
+
+    fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Nothing is begun on a cluster; what an earlier version has left there can be removed.
+#[test]
+fn a_cluster_is_refused_and_what_was_left_there_is_removed() {
+    if !acidtest_testbed::wanted("redis") {
+        return;
+    }
+    let cluster = Cluster::start();
+    let store = wait(Redis::open(&Address::loopback("redis", None, cluster.port, ""))).unwrap();
+    let refused = wait(store.effective()).unwrap_err().to_string();
+    assert!(refused.contains("Redis Cluster") && refused.contains("cluster-enabled no"), "{refused}");
+    let mut connection = redis::Client::open(cluster.address()).unwrap().get_connection().unwrap();
+    for number in 0..50 {
+        connection.set::<_, _, ()>(format!("left:{number}"), number).unwrap();
+    }
+    wait(store.remove("left")).unwrap();
+    assert_eq!(redis::cmd("DBSIZE").query::<u64>(&mut connection).unwrap(), 0);
+}
+
 #[test]
 fn where_nobody_listens_is_told_with_a_remedy() {
     inventory::unreachable(&REDIS);
