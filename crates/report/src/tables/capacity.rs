@@ -133,7 +133,7 @@ pub(crate) fn curves(result: &RunResult, columns: &Columns<'_>) -> Table {
         for figures in &found.curve {
             let mut row = columns.entries(cell);
             row.push(Entry::right(offered(figures.per_second) + "/s"));
-            let probes = figures.met + figures.missed + figures.other;
+            let probes = figures.met.saturating_add(figures.missed).saturating_add(figures.other);
             let verdict = if figures.met == probes { Verdict::Holds } else { Verdict::Unknown };
             row.push(Entry::verdict(format!("{} of {probes}", figures.met), verdict));
             let time =
