@@ -237,10 +237,17 @@ impl<C: Connector> Consumer<C> {
         attempt
     }
 
-    /// Records that an acknowledgement of all messages that are held is about to be sent: whoever waits for its answer may be
-    /// given up for good.
-    fn note_sending(&self) {
+    /// Acknowledges the messages in hand between operations, if there are any. Whoever waits for the answer may be given up for
+    /// good: so it is recorded before it is sent.
+    async fn settle_held(&mut self) -> Result<(), Fault> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        if self.held.is_empty() {
+            return Ok(());
+        }
         self.scenario.ledger.acknowledged(self.held.iter().copied(), AckAnswer::Sent);
+        let settled = settle(connection, &mut self.settled).await;
+        self.note();
+        settled
     }
 
     /// Records the acknowledgement of all messages that are held, if one was sent.
@@ -348,34 +355,19 @@ impl<C: Connector> Client for Consumer<C> {
 
     /// Acknowledges the messages in hand: on some stores nobody else can write before that.
     async fn pause(&mut self) {
-        if self.connection.is_some() {
-            self.note_sending();
-        }
-        let Some(connection) = &mut self.connection else { return };
-        if self.held.is_empty() {
-            return;
-        }
-        if settle(connection, &mut self.settled).await.is_err() {
+        if self.settle_held().await.is_err() {
             // the messages that are held may be delivered again: only a new connection starts clean
             self.connection = None;
             self.scenario.ledger.consumer_lost();
         }
-        self.note();
     }
 
     /// Acknowledges the messages in hand. Where nothing is acknowledged, takes the messages that were handed out
     /// already. Then closes the connection, so that its messages are counted before the queue is judged.
     async fn finish(&mut self) {
         self.scenario.ledger.consumer_done();
-        if self.connection.is_some() {
-            self.note_sending();
-        }
-        let Some(connection) = &mut self.connection else { return };
-        if !self.held.is_empty() {
-            // an answer that does not come changes nothing any more
-            let _ = settle(connection, &mut self.settled).await;
-            self.note();
-        }
+        // an answer that does not come changes nothing any more
+        let _ = self.settle_held().await;
         let Some(connection) = &mut self.connection else { return };
         if connection.stop().await.is_ok() && !self.acknowledges() {
             while self.take(Duration::ZERO).await == Attempt::Ok {
