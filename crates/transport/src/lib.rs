@@ -33,7 +33,7 @@ pub use crate::{
     error::{TlsError, demand, explain},
     pipelined::{Heard, Pipelined},
     requests::{RequestError, Requests},
-    sessions::{Probe, Sharing, sharing},
+    sessions::{Probe, Refusal, refuse_sharing},
     stream::Stream,
     wire::{Place, Wire},
 };

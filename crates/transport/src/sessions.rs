@@ -5,9 +5,16 @@
 //! session, or one of them by two. Both are proofs, because a session that a server has for one connection is neither left nor
 //! shared while that is open. Only reads are sent, so that whoever is given the session next finds nothing changed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::StoreError;
+use acidtest_model::{Address, StoreError};
+use tokio::time::timeout;
+
+/// How many connections are open at once when sharing is looked for.
+const PROBES: usize = 3;
+
+/// How long they may take to be answered.
+const ANSWERED: Duration = Duration::from_secs(3);
 
 /// How often each connection is asked: whoever else uses a pool changes what is given out next.
 const ROUNDS: usize = 4;
@@ -26,7 +33,7 @@ pub trait Probe {
 
 /// How connections were seen to be without sessions of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+enum Sharing {
     /// Two that were open at once were answered by the same session.
     OneForTwo,
     /// One was answered by several sessions.
@@ -35,8 +42,7 @@ pub enum Sharing {
 
 impl Sharing {
     /// The same in words, as what is wrong with an address.
-    #[must_use]
-    pub fn words(self) -> &'static str {
+    fn words(self) -> &'static str {
         match self {
             Self::OneForTwo => {
                 "its connections share the server's sessions: two that were open at once were answered by the same one"
@@ -67,11 +73,47 @@ impl Seen {
     }
 }
 
+/// What is said of an address whose connections share sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    /// The address.
+    pub address: &'a Address,
+    /// Who does so, for those who know the store.
+    pub known: &'a str,
+    /// What to do about it.
+    pub remedy: &'a str,
+}
+
+/// Refuses an address whose connections share sessions. `open` opens another connection beside the first. Where they are not
+/// all answered, as by a pool of few sessions in session mode, nothing is proved.
+///
+/// # Errors
+/// They share sessions; one cannot be opened, or does not answer.
+pub async fn refuse_sharing<P: Probe>(
+    first: P,
+    open: impl AsyncFn() -> Result<P, StoreError>,
+    refusal: Refusal<'_>,
+) -> Result<(), StoreError> {
+    let mut probes = vec![first];
+    while probes.len() < PROBES {
+        probes.push(open().await?);
+    }
+    // who is not answered in time has proved nothing
+    let Some(shared) = timeout(ANSWERED, sharing(&mut probes)).await.unwrap_or(Ok(None))? else {
+        return Ok(());
+    };
+    Err(StoreError::Unreachable {
+        address: refusal.address.to_string(),
+        cause: format!("{}; {}", shared.words(), refusal.known),
+        remedy: refusal.remedy.to_owned(),
+    })
+}
+
 /// Looks how connections that are open at once share sessions; none if no sharing was seen.
 ///
 /// # Errors
 /// One does not answer.
-pub async fn sharing<P: Probe>(probes: &mut [P]) -> Result<Option<Sharing>, StoreError> {
+async fn sharing<P: Probe>(probes: &mut [P]) -> Result<Option<Sharing>, StoreError> {
     let mut seen = Seen::default();
     for round in 0..ROUNDS {
         for (connection, probe) in probes.iter_mut().enumerate() {

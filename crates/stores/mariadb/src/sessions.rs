@@ -3,22 +3,13 @@
 //! A proxy that multiplexes hands a session on to whoever comes next; one that splits reads from writes has several for one
 //! connection.
 
-use std::time::Duration;
-
 use acidtest_model::StoreError;
-use acidtest_transport::{Probe, sharing};
-use tokio::time::timeout;
+use acidtest_transport::{Probe, Refusal, refuse_sharing};
 
 use crate::{
     MariaDb,
     protocol::{Connection, Error, Rows},
 };
-
-/// How many connections are open at once when sharing is looked for.
-const PROBES: usize = 3;
-
-/// How long they may take to be answered.
-const ANSWERED: Duration = Duration::from_secs(3);
 
 /// The session that answers, and its settings that decide how statements are carried out. `ProxySQL` answers the function alone by
 /// itself. The level has another name in `MariaDB`, which skips comments of MySQL from 5.7 on, and in MySQL before 5.7.20.
@@ -120,19 +111,10 @@ impl MariaDb {
         if state.is_named(first.connection.session()) {
             return Ok(state.settings);
         }
-        let mut probes = vec![first];
-        while probes.len() < PROBES {
-            probes.push(ProbeConnection { store: self, connection: self.connection().await? });
-        }
-        match timeout(ANSWERED, sharing(&mut probes)).await {
-            Err(_) | Ok(Ok(None)) => Ok(state.settings),
-            Ok(Ok(Some(shared))) => Err(StoreError::Unreachable {
-                address: self.server.address().to_string(),
-                cause: format!("{}; {PROXY}", shared.words()),
-                remedy: REMEDY.to_owned(),
-            }),
-            Ok(Err(error)) => Err(error),
-        }
+        let another = async || Ok(ProbeConnection { store: self, connection: self.connection().await? });
+        let refusal = Refusal { address: self.server.address(), known: PROXY, remedy: REMEDY };
+        refuse_sharing(first, another, refusal).await?;
+        Ok(state.settings)
     }
 }
 

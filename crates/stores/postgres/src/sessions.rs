@@ -3,11 +3,8 @@
 //! A pooler in transaction or statement mode hands a session on to whoever comes next, with all that was set in it. Then a
 //! client runs at settings of somebody else's, and others run at the client's.
 
-use std::time::Duration;
-
 use acidtest_model::StoreError;
-use acidtest_transport::{Probe, sharing};
-use tokio::time::timeout;
+use acidtest_transport::{Probe, Refusal, refuse_sharing};
 use tokio_postgres::error::SqlState;
 
 use crate::{
@@ -27,12 +24,6 @@ const SETTINGS: [&str; 9] = [
     "enable_mergejoin",
     "jit",
 ];
-
-/// How many connections are open at once when sharing is looked for.
-const PROBES: usize = 3;
-
-/// How long they may take to be answered.
-const ANSWERED: Duration = Duration::from_secs(3);
 
 /// A session of the server, as it is at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,19 +121,10 @@ impl Postgres {
         if first.connection.process() == state.process() || state.process().is_none() {
             return Ok(state.settings);
         }
-        let mut probes = vec![first];
-        while probes.len() < PROBES {
-            probes.push(ProbeConnection { store: self, connection: self.connection().await? });
-        }
-        match timeout(ANSWERED, sharing(&mut probes)).await {
-            Err(_) | Ok(Ok(None)) => Ok(state.settings),
-            Ok(Ok(Some(shared))) => Err(StoreError::Unreachable {
-                address: self.address().to_string(),
-                cause: format!("{}; {POOLER}", shared.words()),
-                remedy: REMEDY.to_owned(),
-            }),
-            Ok(Err(error)) => Err(error),
-        }
+        let another = async || Ok(ProbeConnection { store: self, connection: self.connection().await? });
+        let refusal = Refusal { address: self.address(), known: POOLER, remedy: REMEDY };
+        refuse_sharing(first, another, refusal).await?;
+        Ok(state.settings)
     }
 }
 
