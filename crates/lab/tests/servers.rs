@@ -166,7 +166,7 @@ fn life_of(store: &str) {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
-/// A file without which a server cannot read its data; none where it would come up all the same.
+/// A file without which a server cannot read its data; none where it would come up without it.
 fn needed_file(store: &str) -> Option<&'static str> {
     match store {
         "postgres" => Some("pg_wal/000000010000000000000001"),

@@ -288,7 +288,7 @@ impl Link {
     /// Carries back the answer of a queue to a consumer, after its delay.
     ///
     /// # Errors
-    /// If the connection is lost, or the answer swapped for an error; it has been done all the same.
+    /// If the connection is lost, or the answer swapped for an error; the operation has been applied anyway.
     pub(crate) async fn answer_consumer<T>(&mut self, answer: T) -> Result<T, Fault> {
         let answer = self.answer(answer).await?;
         if self.plant.is_swapped() { Err(Fault::lost(SWAPPED)) } else { Ok(answer) }

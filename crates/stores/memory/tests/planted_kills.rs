@@ -112,7 +112,7 @@ fn a_queue_that_brings_back_what_was_removed_or_forgets_what_was_handed_out_is_c
 }
 
 /// A store that keeps nothing over a restart, and that somebody else starts again, is accused of nothing. What it has lost
-/// is counted all the same.
+/// is still counted.
 #[test]
 fn a_store_that_restarts_unasked_and_loses_writes_is_not_accused() {
     let mut lost = 0;

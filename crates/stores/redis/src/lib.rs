@@ -169,7 +169,8 @@ impl Store for Redis {
         Box::pin(async {
             let failed = self.server.failed("reading the settings");
             let mut connection = self.server.reach().await?;
-            if settings::is_clustered(&mut connection).await.map_err(&failed)? {
+            let info = settings::info(&mut connection).await.map_err(&failed)?;
+            if settings::is_clustered(&info) {
                 return Err(StoreError::Unreachable {
                     address: self.server.address(),
                     cause: CLUSTER.to_owned(),
@@ -177,7 +178,7 @@ impl Store for Redis {
                         .to_owned(),
                 });
             }
-            let settings = settings::read(&mut connection).await.map_err(failed)?;
+            let settings = settings::read(&mut connection, &info).await.map_err(failed)?;
             Ok(EffectiveSettings { tls: connection.negotiated(), ..settings })
         })
     }

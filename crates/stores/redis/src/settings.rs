@@ -22,15 +22,17 @@ const SETTINGS: [&str; 9] = [
     "databases",
 ];
 
-/// Whether the server is a node of a Redis Cluster, if only of one node.
-pub(crate) async fn is_clustered(connection: &mut Connection) -> Result<bool, Error> {
-    let info = connection.ask(cmd("INFO").arg("cluster")).await?.string()?;
-    Ok(field(&info, "cluster_enabled") == Some("1"))
+/// What the server says of itself, in all sections: not every product names itself in the first one.
+pub(crate) async fn info(connection: &mut Connection) -> Result<String, Error> {
+    connection.ask(&cmd("INFO")).await?.string()
 }
 
-pub(crate) async fn read(connection: &mut Connection) -> Result<EffectiveSettings, Error> {
-    // all sections: not every product names itself in the first one
-    let info = connection.ask(&cmd("INFO")).await?.string()?;
+/// Whether the server is a node of a Redis Cluster, if only of one node.
+pub(crate) fn is_clustered(info: &str) -> bool {
+    field(info, "cluster_enabled") == Some("1")
+}
+
+pub(crate) async fn read(connection: &mut Connection, info: &str) -> Result<EffectiveSettings, Error> {
     let (settings, forbidden) = config(connection).await?;
     let (durability, because) = match forbidden {
         None => durability(&settings),
@@ -40,7 +42,7 @@ pub(crate) async fn read(connection: &mut Connection) -> Result<EffectiveSetting
         ),
     };
     let read = EffectiveSettings { version: String::new(), durability, because, settings, tls: None };
-    Ok(match Product::of(&info) {
+    Ok(match Product::of(info) {
         Product::Redis(version) => EffectiveSettings { version, ..read },
         Product::Other(server) => read.of_another(&server, "Redis"),
     })
@@ -49,7 +51,7 @@ pub(crate) async fn read(connection: &mut Connection) -> Result<EffectiveSetting
 /// The name that the server was given when it started, and that of the data set which it serves: a new one once it takes over
 /// another server's data, or becomes a primary.
 pub(crate) async fn life(connection: &mut Connection) -> Result<Option<String>, Error> {
-    let info = connection.ask(&cmd("INFO")).await?.string()?;
+    let info = info(connection).await?;
     let names = ["run_id", "master_replid"].map(|name| field(&info, name).unwrap_or_default());
     Ok((!names[0].is_empty()).then(|| names.join(" ").trim_end().to_owned()))
 }
