@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use acidtest_model::{EffectiveDurability, Lock, PerSecond, Role, TLS_HOW};
 use acidtest_workloads::{
     DURABILITY, Finding, OLDEST_LOST, Verdict,
-    queue::{HOLES, IN_HAND},
+    queue::{DOUBTFUL, HOLES, IN_HAND},
     workload,
 };
 
@@ -535,7 +535,7 @@ fn injection(injected: &InjectionFigures) -> String {
     let counts = match (injected.acknowledged, injected.interrupted) {
         (Some(acknowledged), _) if injected.outstanding == Some(0) && fault == "kill" => {
             format!(
-                "; {} acknowledged before it, all of them consumed, so that it does not count",
+                "; {} acknowledged before it, none of them known to be left in the queue, so that it does not count",
                 count(acknowledged)
             )
         }
@@ -620,12 +620,25 @@ fn survived(trial: &TrialResult) -> String {
         (_, []) if !unprotected.is_empty() => {
             format!("{ended}, {of}: {}, and a loss may be among that", unprotected.join(", "))
         }
-        (_, []) => format!("{ended}, {of}: no loss seen"),
+        (_, []) => {
+            let all: Vec<String> = ["no loss seen".to_owned()].into_iter().chain(doubtful(trial)).collect();
+            format!("{ended}, {of}: {}", all.join("; "))
+        }
         (_, lost) => {
-            let all: Vec<String> = [lost.join(", ")].into_iter().chain(of_the_lost(trial)).collect();
+            let lost = [lost.join(", ")].into_iter();
+            let all: Vec<String> = lost.chain(of_the_lost(trial)).chain(doubtful(trial)).collect();
             format!("{ended}, {of}: {}", all.join("; "))
         }
     }
+}
+
+/// Of how many messages a consumer's acknowledgement may have been the last that happened to them.
+fn doubtful(trial: &TrialResult) -> Option<String> {
+    let messages = trial.audit.evidence.get(DOUBTFUL).filter(|messages| **messages > 0)?;
+    Some(format!(
+        "{} more may have been lost, or not: they did not come again after an acknowledgement that the store may have had",
+        count(messages.unsigned_abs())
+    ))
 }
 
 /// Which of what was written was lost, and how old it was, where the ledger can tell.
@@ -867,7 +880,9 @@ mod tests {
             queue(Some(50))
                 .ends_with("; 1,234 acknowledged before it (50 messages not yet consumed), 7 interrupted")
         );
-        assert!(queue(Some(0)).ends_with("all of them consumed, so that it does not count"));
+        assert!(
+            queue(Some(0)).ends_with("none of them known to be left in the queue, so that it does not count")
+        );
         let other = InjectionFigures { crash: false, ..kill.clone() };
         let locks = InjectionFigures { member: "locks".to_owned(), next_ok_seconds: None, ..other.clone() };
         let (unserved_from_seconds, unserved_until_seconds) = (Some(6.5), Some(7.0));
@@ -933,7 +948,7 @@ mod tests {
         audit_of_a_publisher_that_asked_for_nothing(&mut result);
         let told = ": lost 3 messages; 2 of the lost messages were sent before one that was kept; 1 of the lost messages had been \
                     handed to consumers, were not acknowledged, and never came again; the oldest of the lost \
-                    messages was sent at most 1,180 ms before the next crash";
+                    messages was sent at most 1,180 ms before the next crash; 4 more may have been lost, or not";
         assert!(said(&result).contains(told), "{}", said(&result));
         result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
         assert!(said(&result).contains("what was kept is not known"));
@@ -991,6 +1006,7 @@ mod tests {
         audit.findings = vec![lost];
         audit.evidence.insert(HOLES.to_owned(), 2);
         audit.evidence.insert(IN_HAND.to_owned(), 1);
+        audit.evidence.insert(DOUBTFUL.to_owned(), 4);
         audit.evidence.insert(OLDEST_LOST.to_owned(), 1180);
     }
 

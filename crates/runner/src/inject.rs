@@ -116,6 +116,12 @@ impl Injected {
         self.last_change = self.last_change.and(so_far.last_changed);
     }
 
+    /// Takes into account that of so many messages nobody knows whether they were consumed: what may have been gone is not what
+    /// the store had to keep.
+    pub(crate) fn doubt(&mut self, messages: u64) {
+        self.outstanding = self.outstanding.map(|outstanding| outstanding.saturating_sub(messages));
+    }
+
     /// All that were carried out as a result keeps them.
     pub(crate) fn all_figures(all: &[Self], hit: impl Fn(Role, &Disruption) -> Hit) -> Vec<InjectionFigures> {
         let settled = |before: &[Self], at: Option<Duration>| {
@@ -677,6 +683,11 @@ mod tests {
         let killed = injected(kill);
         assert!(is_crash(&killed, true));
         assert!(is_crash(&Injected { outstanding: Some(1), ..killed.clone() }, true));
+        let mut doubted = Injected { outstanding: Some(5), ..killed.clone() };
+        doubted.doubt(4);
+        assert!(is_crash(&doubted, true));
+        doubted.doubt(1);
+        assert!(!is_crash(&doubted, true), "all that was outstanding may have been consumed");
         assert!(!is_crash(&killed, false), "it keeps nothing of that level");
         let others = [
             injected(Disruption::Restart),

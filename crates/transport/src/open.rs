@@ -9,6 +9,7 @@ use std::{
 
 use bytes::BytesMut;
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::ioctl_fionbio,
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg, sockopt},
 };
@@ -50,6 +51,14 @@ impl Open {
     pub(crate) async fn arrives(&self) -> io::Result<bool> {
         let peek = || Ok(recv(&self.stream, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1 > 0);
         self.stream.async_io(Interest::READABLE, peek).await
+    }
+
+    /// Whether the other side has closed the connection, also behind what has arrived and was not read yet.
+    pub(crate) fn is_closed(&self) -> bool {
+        const CLOSED: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
+        let mut looked = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let seen = poll(&mut looked, Some(&Timespec::default()));
+        seen.is_ok_and(|seen| seen > 0) && looked[0].revents().intersects(CLOSED)
     }
 
     /// Reads what has arrived, without waiting.

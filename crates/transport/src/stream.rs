@@ -98,6 +98,18 @@ impl Stream {
         }
     }
 
+    /// Whether the other side has closed the connection, also behind what has arrived and was not read yet. Costs a system call.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match &self.0 {
+            Kind::Open(open) => open.is_closed(),
+            #[cfg(feature = "tls")]
+            Kind::Secured(secured) => secured.stream.get_ref().0.is_closed(),
+            #[cfg(feature = "tls")]
+            Kind::Accepted(stream) => stream.get_ref().0.is_closed(),
+        }
+    }
+
     /// Reads what has arrived, without waiting.
     ///
     /// # Errors

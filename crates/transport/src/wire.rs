@@ -111,6 +111,15 @@ impl Wire {
         self.before + self.written as u64 > place.0
     }
 
+    /// Looks whether what is to be sent can reach anybody. A server that was killed reads nothing that is sent from then on,
+    /// although sending it need not fail. Costs a system call if anything is to be sent.
+    ///
+    /// # Errors
+    /// The other side has closed the connection.
+    pub fn still_reaches(&self) -> io::Result<()> {
+        if self.unwritten() > 0 && self.stream.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
     /// How many bytes wait to be sent.
     #[must_use]
     pub fn unwritten(&self) -> usize {
@@ -247,8 +256,11 @@ impl Wire {
     }
 }
 
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
+}
+
 fn arrival(read: io::Result<usize>) -> io::Result<()> {
-    let closed = || io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection");
     match read {
         Ok(0) => Err(closed()),
         Ok(_) => Ok(()),

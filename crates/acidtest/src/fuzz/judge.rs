@@ -4,7 +4,7 @@ use std::fmt;
 
 use acidtest_engine::Outcome;
 use acidtest_store_memory::{Bug, Faults};
-use acidtest_workloads::{Audit, Finding, Verdict, guarantee::LOCK};
+use acidtest_workloads::{Audit, Finding, Verdict, guarantee::LOCK, queue::DOUBTFUL};
 
 use super::{
     FuzzCase,
@@ -113,7 +113,8 @@ fn accuses_lock(audit: &Audit, without: &[&str]) -> bool {
 }
 
 /// Whether the plan explains a verdict of unknown: nothing was acknowledged, or not all of a sequence, or the trial
-/// was interrupted, or the store was gone when the audit asked.
+/// was interrupted, or the store was gone when the audit asked; or faults left it open of all that was consumed whether the store
+/// has read an acknowledgement of it.
 fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let operations = &trial.driven.measurement.operations;
     let ended = |outcome| operations.iter().map(|each| each.count(outcome)).sum::<u64>();
@@ -123,7 +124,10 @@ fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
         || operations.first().is_some_and(|each| each.name == "publish" && each.count(Outcome::Ok) == 0);
     let cut_short = case.halt.is_some() && (nothing || case.plan.trace.is_some());
     let given_up = case.plan.trace.is_some() && others > 0;
-    case.store.to_the_end || cut_short || given_up || (nothing && (disturbs(&case.store) || others > 0))
+    let evidence = |name: &str| trial.driven.audited.audit.evidence.get(name).copied().unwrap_or_default();
+    let is_doubtful = evidence(DOUBTFUL) > 0;
+    let is_disturbed = disturbs(&case.store) || others > 0;
+    case.store.to_the_end || cut_short || given_up || ((nothing || is_doubtful) && is_disturbed)
 }
 
 /// Whether a store's faults may keep a client from completing any operation.

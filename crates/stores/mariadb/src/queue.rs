@@ -246,7 +246,9 @@ impl Subscriber for MariaDbSubscriber {
         let auto = self.wanted.delivery.consume == Consume::Auto;
         queue::poll(patience, async || match self.take_one(received).await {
             // no single statement deletes a message, returns it and skips messages that others have locked
-            Ok(true) if auto => self.delete().await.map_or_else(Attempt::Unknown, |()| Attempt::Ok),
+            Ok(true) if auto => {
+                self.delete().await.map_or_else(|trouble| Attempt::Unknown(lost(trouble)), |()| Attempt::Ok)
+            }
             Ok(true) => Attempt::Ok,
             Ok(false) => Attempt::Refused,
             Err(trouble) => self.failed(trouble).await,
@@ -254,7 +256,7 @@ impl Subscriber for MariaDbSubscriber {
         .await
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
         if !self.taken.is_empty() {
             self.delete().await?;
         }
@@ -307,7 +309,7 @@ impl MariaDbSubscriber {
     }
 
     /// Deletes the messages that were taken, and gives back those that were not.
-    async fn delete(&mut self) -> Result<(), Fault> {
+    async fn delete(&mut self) -> Result<(), Attempt> {
         let taken = mem::take(&mut self.taken);
         self.forget();
         let deleted = match taken.as_slice() {
@@ -324,7 +326,7 @@ impl MariaDbSubscriber {
         });
         match self.session.end(&TRANSACTION, done).await {
             Ok(Attempt::Ok) => Ok(()),
-            Ok(trouble) | Err(trouble) => Err(lost(trouble)),
+            Ok(trouble) | Err(trouble) => Err(trouble),
         }
     }
 

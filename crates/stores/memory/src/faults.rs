@@ -257,7 +257,8 @@ pub struct Faults {
     pub unasked: bool,
     /// Whether a queue does not tell first deliveries from redeliveries.
     pub unflagged: bool,
-    /// Whether a queue leaves consumers' acknowledgements without a confirmation.
+    /// Whether a queue hands out messages in advance and leaves consumers' acknowledgements without an answer, so that a
+    /// consumer may go on for a while after the store has ended.
     pub unconfirmed: bool,
     /// Whether the faults also strike while the audit reads the data back.
     pub to_the_end: bool,

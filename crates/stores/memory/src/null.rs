@@ -363,8 +363,8 @@ impl queue::Subscriber for NullQueue {
         Attempt::Ok
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
-        Ok(AckAnswer::Sent)
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
+        Ok(AckAnswer::Read)
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {

@@ -12,7 +12,8 @@ use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, Fault, Place,
     queue::{
-        self, Ack, AckAnswer, Consume, Delivery, Depth, Message, QueueAdapter, ReceivedMessage, Requirements,
+        self, Ack, AckAnswer, AckProgress, Consume, Delivery, Depth, Message, QueueAdapter, ReceivedMessage,
+        Requirements,
     },
 };
 use rand::RngExt;
@@ -308,7 +309,8 @@ impl queue::Connector for Connector {
         let (fetched, held) = (VecDeque::new(), Vec::new());
         let client = Client { queue, number, plant, wanted: self.wanted, fetched, held, stopped: false };
         let by = (!is_edge).then_some(number);
-        Ok(Subscriber { link, client, by, taken: Vec::new(), asked: false })
+        let (taken, unwritten, progress) = (Vec::new(), Vec::new(), AckProgress { handed: 0, read: 0 });
+        Ok(Subscriber { link, client, by, taken, unwritten, progress, asked: false })
     }
 }
 
@@ -492,6 +494,9 @@ pub struct Subscriber {
     by: Option<u64>,
     /// Bodies of the messages that the client has taken and not acknowledged yet.
     taken: Vec<Vec<u8>>,
+    /// Bodies of those whose acknowledgement waits at the client, where the store confirms none.
+    unwritten: Vec<Vec<u8>>,
+    progress: AckProgress,
     /// Whether the client waits for an answer. Still set when the subscriber is dropped, it means that the client
     /// gave up.
     asked: bool,
@@ -516,12 +521,11 @@ impl Subscriber {
 impl queue::Subscriber for Subscriber {
     async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         self.asked = true;
-        let attempt = match self.link.send().await {
-            Ok(()) => {
-                let attempt = self.client.take(patience, received).await;
-                self.link.answer_consumer(attempt).await.unwrap_or_else(Attempt::Unknown)
-            }
-            Err(attempt) => attempt,
+        let attempt = if self.client.has_pushed() {
+            self.client.plant.give_way().await;
+            self.client.take(patience, received).await
+        } else {
+            self.ask(patience, received).await
         };
         self.asked = false;
         self.link.note(|| {
@@ -546,18 +550,22 @@ impl queue::Subscriber for Subscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
         let taken = mem::take(&mut self.taken);
+        let is_unsent = self.link.is_gone() && self.client.plant.rng.random();
+        if is_unsent || CUTS.into_iter().any(|bug| self.client.plant.strikes(bug)) {
+            return Err(self.lost(Attempt::Failed(Fault::lost(CONSUMER_LOST))));
+        }
+        if self.client.plant.faults.unconfirmed {
+            return self.hand_over(taken).await;
+        }
         locked(&self.client.queue.witness).acknowledging(&taken);
         self.asked = true;
-        if let Err(attempt) = self.link.carry().await {
-            return Err(self.lost(attempt));
+        if let Err(fault) = self.link.carry().await {
+            return Err(self.lost(Attempt::Unknown(fault)));
         }
         let settled = self.client.settle().await;
-        let settled = match settled {
-            Ok(settled) => self.link.answer_consumer(settled).await,
-            Err(fault) => Err(fault),
-        };
+        let settled = self.link.answer_consumer(settled).await;
         self.asked = false;
         self.link.note(|| {
             let taken: Vec<String> = taken.iter().map(|body| shown(body)).collect();
@@ -571,14 +579,83 @@ impl queue::Subscriber for Subscriber {
                 }
                 Ok(AckAnswer::Answered)
             }
-            Ok(AckAnswer::Sent) => Ok(AckAnswer::Sent),
-            Err(fault) => Err(self.lost(fault)),
+            Ok(how) => Ok(how),
+            Err(fault) => Err(self.lost(Attempt::Unknown(fault))),
         }
+    }
+
+    fn progress(&mut self) -> AckProgress {
+        if self.client.plant.faults.unconfirmed { self.progress } else { AckProgress::default() }
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {
         locked(&self.client.queue.witness).consumer_done();
         self.client.stopped = true;
+        Ok(())
+    }
+
+    async fn close(&mut self) {
+        if self.write().is_ok() && !self.link.is_gone() {
+            self.progress.read = self.progress.handed;
+        }
+    }
+}
+
+impl Subscriber {
+    /// Asks the store for a message, after writing the acknowledgements that wait. Its answer shows that it has read them.
+    async fn ask(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
+        if let Err(fault) = self.write() {
+            return Attempt::Failed(fault);
+        }
+        let attempt = match self.link.send().await {
+            Ok(()) => {
+                let attempt = self.client.take(patience, received).await;
+                self.link.answer_consumer(attempt).await.unwrap_or_else(Attempt::Unknown)
+            }
+            Err(attempt) => attempt,
+        };
+        if matches!(attempt, Attempt::Ok | Attempt::Refused) {
+            self.progress.read = self.progress.handed;
+        }
+        attempt
+    }
+
+    /// Takes acknowledgements that the store does not confirm; while messages are at hand they may be written later.
+    async fn hand_over(&mut self, taken: Vec<Vec<u8>>) -> Result<AckAnswer, Attempt> {
+        self.unwritten.extend(taken);
+        if !self.client.has_pushed() || self.client.plant.rng.random() {
+            self.write().map_err(|fault| self.lost(Attempt::Unknown(fault)))?;
+        }
+        self.client.plant.give_way().await;
+        Ok(AckAnswer::Sent)
+    }
+
+    /// Writes the acknowledgements that wait. They reach the store unless the connection is gone, and later the client may hear
+    /// that they did.
+    ///
+    /// # Errors
+    /// The client had seen the end of the connection: nothing was written.
+    fn write(&mut self) -> Result<(), Fault> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        if self.link.is_gone() && self.client.plant.rng.random() {
+            return Err(Fault::lost("planted: the end of the connection was seen"));
+        }
+        let written = mem::take(&mut self.unwritten);
+        locked(&self.client.queue.witness).acknowledging(&written);
+        self.progress.handed += written.len() as u64;
+        let arrives = !self.link.is_lost();
+        self.link.note(|| {
+            let written: Vec<String> = written.iter().map(|body| shown(body)).collect();
+            format!("wrote acknowledgements of {}: they arrive: {arrives}", written.join(", "))
+        });
+        if arrives {
+            self.client.acknowledge(written.len());
+            if self.client.plant.rng.random() {
+                self.progress.read = self.progress.handed;
+            }
+        }
         Ok(())
     }
 }
@@ -661,27 +738,28 @@ impl Client {
         }
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    /// Whether the client has messages that were handed out to it in advance, where it need not ask the store for them.
+    fn has_pushed(&self) -> bool {
+        self.plant.faults.unconfirmed && self.acknowledges() && !self.fetched.is_empty()
+    }
+
+    async fn settle(&mut self) -> AckAnswer {
+        let all = self.held.len();
         if self.plant.is_unanswered() {
             // acknowledged or not, and the client is not told which
             if self.plant.rng.random() {
-                self.acknowledge();
+                self.acknowledge(all);
             }
             return std::future::pending().await;
         }
-        if CUTS.into_iter().any(|bug| self.plant.strikes(bug)) {
-            return Err(Fault::lost(CONSUMER_LOST));
-        }
-        let all = self.acknowledge();
-        let answers = all && !self.plant.faults.unconfirmed;
-        Ok(if answers { AckAnswer::Answered } else { AckAnswer::Sent })
+        if self.acknowledge(all) { AckAnswer::Answered } else { AckAnswer::Read }
     }
 
-    /// Acknowledges the messages that are held. Returns false if one of them had been handed out again meanwhile.
-    fn acknowledge(&mut self) -> bool {
+    /// Acknowledges the first messages that are held. Returns false if one of them had been handed out again meanwhile.
+    fn acknowledge(&mut self, messages: usize) -> bool {
         let mut state = locked(&self.queue.state);
         let mut all = true;
-        for (arrival, letter) in self.held.drain(..) {
+        for (arrival, letter) in self.held.drain(..messages.min(self.held.len())) {
             if state.out.get(&arrival).is_none_or(|(owner, _)| *owner != self.number) {
                 // it was handed out again, and the consumer that has it now acknowledges it
                 all = false;

@@ -163,6 +163,11 @@ impl Case {
         let single = Self::queue(r#""in_flight": 4"#);
         cases.extend(Bug::QUEUE_AT_A_KILL.map(|bug| queue.clone().with(Faults::bug(bug))));
         cases.push(single.with(Faults { outages: true, ..Faults::bug(Bug::Unflag) }));
+        // consumers go on with what they have while they do not know of the kill
+        let ahead = Self::queue(r#""in_flight": 10, "batch": 5, "prefetch": 30"#);
+        let unconfirmed = |faults| ahead.clone().with(Faults { unconfirmed: true, ..faults });
+        cases.push(unconfirmed(Faults::bug(Bug::ForgetHeld)));
+        cases.push(unconfirmed(correct));
         cases
     }
 

@@ -236,7 +236,8 @@ impl Link {
         }
     }
 
-    fn is_lost(&mut self) -> bool {
+    /// Draws whether the connection is lost now, and returns whether it is.
+    pub(crate) fn is_lost(&mut self) -> bool {
         let share = self.plant.faults.cuts / 2.0;
         self.is_cut |= self.plant.happens(share);
         self.is_gone()

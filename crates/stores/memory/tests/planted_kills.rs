@@ -111,6 +111,28 @@ fn a_queue_that_brings_back_what_was_removed_or_forgets_what_was_handed_out_is_c
     }
 }
 
+/// Consumers that have fetched messages go on with them for a while after the store was killed, and acknowledge them to nobody.
+/// Of most they learn that; the others accuse nobody, and hide nothing else.
+#[test]
+fn what_is_acknowledged_to_a_killed_store_must_come_again() {
+    let case = Case::queue(r#""in_flight": 20, "batch": 5, "prefetch": 40"#);
+    let (mut in_hand, mut doubtful, mut acknowledged) = (0, 0, 0);
+    for seed in 0..20 {
+        let faults = Faults { unconfirmed: true, ..Faults::bug(Bug::ForgetHeld) };
+        let (_, audit) = common::caught_as(&case.clone().with(faults), seed, &["lost"]);
+        let evidence = |name: &str| audit.evidence.get(name).copied().unwrap_or(0);
+        in_hand += evidence("lost_in_hand");
+        doubtful += evidence("doubtfully_consumed");
+        acknowledged += evidence("acknowledged_publishes");
+        let correct = Faults { unconfirmed: true, outages: true, ..Faults::default() };
+        common::holds(&case.clone().with(correct), seed);
+    }
+    assert!(
+        in_hand > 20 && doubtful > 0 && doubtful * 10 < acknowledged,
+        "{in_hand} {doubtful} {acknowledged}"
+    );
+}
+
 /// A store that keeps nothing over a restart, and that somebody else starts again, is accused of nothing. What it has lost
 /// is still counted.
 #[test]

@@ -220,7 +220,7 @@ impl Subscriber for PostgresSubscriber {
         .await
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
         match &mut self.taking {
             ConsumeStatements::AtOnce(_) => Ok(AckAnswer::Answered),
             ConsumeStatements::Locked(locked) => locked.settle(&mut self.session).await,
@@ -340,7 +340,7 @@ impl Locked {
     }
 
     /// Deletes the messages that were taken, and gives back those that were not.
-    async fn settle(&mut self, session: &mut Session) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self, session: &mut Session) -> Result<AckAnswer, Attempt> {
         if self.taken.is_empty() {
             return Ok(AckAnswer::Answered);
         }
@@ -355,12 +355,12 @@ impl Locked {
             Err(trouble) => Err(trouble),
         };
         self.forget();
-        match deleted {
-            Ok(deleted) if deleted == taken.len() as u64 => Ok(AckAnswer::Answered),
-            Ok(deleted) => Err(Fault::lost(format!("{deleted} of {} messages were there", taken.len()))),
-            Err(Attempt::Failed(fault) | Attempt::Unknown(fault)) => Err(Fault::lost(fault.message)),
-            Err(_) => Err(Fault::lost("rolled back in favour of another transaction")),
+        let deleted = deleted?;
+        if deleted == taken.len() as u64 {
+            return Ok(AckAnswer::Answered);
         }
+        // those that were there are deleted, and nobody knows which
+        Err(Attempt::Unknown(Fault::lost(format!("{deleted} of {} messages were there", taken.len()))))
     }
 
     async fn give_back(&mut self, session: &mut Session) -> Result<(), Fault> {

@@ -7,8 +7,8 @@ use acidtest_model::{CellRequest, Durability, EffectiveSettings, IdleOption, Sto
 use acidtest_workloads::{
     Attempt, Place,
     queue::{
-        self, Ack, AckAnswer, Consume, Delivery, Depth, Message, NO_CONFLICTS, QueueAdapter, QueueKind,
-        ReceivedMessage, Requirements,
+        self, Ack, AckAnswer, AckProgress, Consume, Delivery, Depth, Message, NO_CONFLICTS, QueueAdapter,
+        QueueKind, ReceivedMessage, Requirements, SentAcks,
     },
 };
 use tokio::time::timeout;
@@ -169,6 +169,10 @@ fn prefetch(messages: u16) -> Arguments {
     Arguments::default().long(0).short(messages).byte(0)
 }
 
+fn prefetch_of(delivery: &Delivery) -> Arguments {
+    prefetch(u16::try_from(delivery.prefetch).unwrap_or(u16::MAX))
+}
+
 /// The arguments that begin the only subscription of a connection.
 fn subscription(queue: &str, bits: u8) -> Arguments {
     Arguments::default().short(0).name(queue).name(TAG).byte(bits).table(&[])
@@ -221,8 +225,7 @@ impl queue::Connector for Connector {
     async fn subscriber(&self) -> Result<Subscriber, String> {
         let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
         prepare(&mut connection, &self.delivery).await.map_err(|error| error.to_string())?;
-        let consume = self.delivery.consume;
-        Ok(Subscriber { connection, queue: self.queue.clone(), consume, subscribed: false, last: None })
+        Ok(Subscriber::new(connection, &self.queue, &self.delivery))
     }
 }
 
@@ -232,8 +235,7 @@ const TAG: &str = "acidtest";
 /// Sets prefetch and transactions on a consumer's connection, before it subscribes.
 async fn prepare(connection: &mut Connection, delivery: &Delivery) -> Result<(), Error> {
     if delivery.consume != Consume::Auto {
-        let messages = u16::try_from(delivery.prefetch).unwrap_or(u16::MAX);
-        connection.ask(ids::QOS, &prefetch(messages), ids::QOS_OK).await?;
+        connection.ask(ids::QOS, &prefetch_of(delivery), ids::QOS_OK).await?;
     }
     if delivery.consume == Consume::Transaction {
         connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await?;
@@ -399,16 +401,56 @@ impl queue::Publisher for Publisher {
 }
 
 /// A consumer's connection.
+///
+/// The broker answers no acknowledgement, and reads a channel's requests in their order. So it is asked, behind acknowledgements,
+/// for the prefetch that the channel has already (`basic.qos`, which changes nothing and is answered).
 pub struct Subscriber {
     connection: Connection,
     queue: String,
     consume: Consume,
+    prefetch: Arguments,
     subscribed: bool,
     /// The delivery tag of the last message that was taken and not acknowledged.
     last: Option<u64>,
+    /// How many messages were taken and not acknowledged.
+    taken: u64,
+    acks: SentAcks<amqp::Place>,
+    /// How many requests for a prefetch are answered once the last one behind acknowledgements is.
+    asked: u64,
 }
 
 impl Subscriber {
+    fn new(connection: Connection, queue: &str, delivery: &Delivery) -> Self {
+        Self {
+            asked: connection.prefetches(),
+            connection,
+            queue: queue.to_owned(),
+            consume: delivery.consume,
+            prefetch: prefetch_of(delivery),
+            subscribed: false,
+            last: None,
+            taken: 0,
+            acks: SentAcks::new(),
+        }
+    }
+
+    /// Notes whether the broker has read acknowledgements, and asks it behind those of which that is not known, unless the answer
+    /// to such a question is on its way.
+    fn look_for_acks(&mut self) {
+        self.note_acks();
+        if self.acks.ask() {
+            self.connection.say(ids::QOS, &self.prefetch);
+            self.asked = self.connection.prefetches() + 1;
+        }
+    }
+
+    /// Notes whether the broker has answered, also where the answer waits behind messages that nobody has taken yet.
+    fn note_acks(&mut self) {
+        if self.connection.prefetches() >= self.asked {
+            self.acks.answered();
+        }
+    }
+
     /// Subscribes when the first message is asked for. From then on the broker sends the messages that there are,
     /// without acknowledgements all of them; taking one that was sent before the clock started would be timed as a
     /// read from memory.
@@ -428,12 +470,17 @@ impl Subscriber {
         match event {
             Event::Delivered { tag, redelivered, body } => {
                 self.last = Some(tag);
+                self.taken += 1;
                 *received = ReceivedMessage { body, redelivered: Some(redelivered) };
                 Some(Attempt::Ok)
             }
             Event::Cancelled => {
                 let why = "the broker ended the subscription: the queue is gone";
                 Some(Attempt::Failed(Fault::lost(why)))
+            }
+            Event::Answer(ids::QOS_OK, _) => {
+                self.look_for_acks();
+                None
             }
             Event::Returned { .. } | Event::Confirmed { .. } | Event::Refused { .. } | Event::Answer(..) => {
                 None
@@ -450,6 +497,7 @@ impl queue::Subscriber for Subscriber {
             }
         }
         let waited = timeout(patience, async {
+            self.connection.still_reaches()?;
             self.subscribe().await?;
             loop {
                 let event = self.connection.event().await?;
@@ -465,20 +513,37 @@ impl queue::Subscriber for Subscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
         const MULTIPLE: u8 = 1;
+        let (messages, place) = (std::mem::take(&mut self.taken), self.connection.place());
         if let Some(tag) = self.last.take() {
             self.connection.say(ids::ACK, &Arguments::default().longlong(tag).byte(MULTIPLE));
         }
         if self.consume == Consume::Transaction {
-            self.connection.ask(ids::COMMIT, &Arguments::default(), ids::COMMIT_OK).await?;
-            return Ok(AckAnswer::Answered);
+            return self.commit().await;
+        }
+        if messages > 0 {
+            self.acks.begin(messages, place);
         }
         // while messages are at hand, acknowledgements are written several at once
         if !self.connection.has_heard() {
-            self.connection.flush().await?;
+            self.look_for_acks();
+            let written = match self.connection.still_reaches() {
+                Ok(()) => self.connection.flush().await,
+                Err(closed) => Err(closed),
+            };
+            written.map_err(|error| Attempt::Unknown(error.into()))?;
         }
         Ok(AckAnswer::Sent)
+    }
+
+    fn progress(&mut self) -> AckProgress {
+        self.note_acks();
+        let Self { connection, acks, consume, .. } = self;
+        match consume {
+            Consume::Ack => acks.progress(|place| connection.reached(place)),
+            Consume::Auto | Consume::Transaction => AckProgress::default(),
+        }
     }
 
     /// Cancels the subscription only without acknowledgements. The broker counts a cancelled one no more, and does
@@ -493,7 +558,25 @@ impl queue::Subscriber for Subscriber {
     }
 
     async fn close(&mut self) {
-        self.connection.close().await;
+        if self.connection.close().await {
+            self.acks.all_read();
+        }
+    }
+}
+
+impl Subscriber {
+    /// Commits the acknowledgements of a transaction. The broker carries out none of them before.
+    async fn commit(&mut self) -> Result<AckAnswer, Attempt> {
+        let commit = self.connection.place();
+        self.connection.say(ids::COMMIT, &Arguments::default());
+        let answer = match self.connection.still_reaches() {
+            Ok(()) => self.connection.answer(ids::COMMIT_OK).await.map(drop),
+            Err(closed) => Err(closed),
+        };
+        answer.map(|()| AckAnswer::Answered).map_err(|error| match self.connection.reached(commit) {
+            true => Attempt::Unknown(error.into()),
+            false => Attempt::Failed(error.into()),
+        })
     }
 }
 
@@ -638,6 +721,74 @@ mod tests {
         let (settled, ended) = settle(&mut producer).await;
         assert!(settled.unwrap_err().connection_lost);
         assert_eq!(ended, []);
+    }
+
+    /// A consumer that acknowledges, and the broker's side of its connection, which has handed it the first message.
+    async fn consumer() -> (Subscriber, TcpStream) {
+        let (connection, mut broker) = connected().await;
+        let delivery = queue::Parameters::default().delivery();
+        let mut consumer = Subscriber::new(connection, "queue", &delivery);
+        let says = [amqp::tests::answer(ids::CONSUME_OK, TAG), amqp::tests::delivered(1, b"first")].concat();
+        broker.write_all(&says).await.unwrap();
+        assert_eq!(take(&mut consumer, PATIENCE).await, Attempt::Ok);
+        assert!(broker.read(&mut [0; 4096]).await.unwrap() > 0);
+        (consumer, broker)
+    }
+
+    async fn take(consumer: &mut Subscriber, patience: Duration) -> Attempt {
+        queue::Subscriber::take(consumer, patience, &mut ReceivedMessage::default()).await
+    }
+
+    /// The broker answers what it is asked behind acknowledgements once it has read these.
+    #[tokio::test]
+    async fn acknowledgements_are_read_once_the_broker_has_answered_what_came_behind_them() {
+        let (mut consumer, mut broker) = consumer().await;
+        assert_eq!(queue::Subscriber::settle(&mut consumer).await, Ok(AckAnswer::Sent));
+        assert_eq!(queue::Subscriber::progress(&mut consumer), AckProgress { handed: 1, read: 0 });
+        let mut heard = [0; 4096];
+        let heard_bytes = broker.read(&mut heard).await.unwrap();
+        let (ack, qos) = (amqp::tests::acknowledgement(1).len(), amqp::tests::answer(ids::QOS_OK, "").len());
+        assert!(heard_bytes > ack + qos, "it was asked nothing behind the acknowledgement");
+        let answer = amqp::tests::answer(ids::QOS_OK, "");
+        let says =
+            [amqp::tests::delivered(2, b"second"), amqp::tests::delivered(3, b"third"), answer.clone()];
+        broker.write_all(&says.concat()).await.unwrap();
+        assert_eq!(take(&mut consumer, PATIENCE).await, Attempt::Ok);
+        // although the answer waits behind the third message
+        assert_eq!(queue::Subscriber::progress(&mut consumer), AckProgress { handed: 1, read: 1 });
+        assert_eq!(take(&mut consumer, PATIENCE).await, Attempt::Ok);
+        assert_eq!(queue::Subscriber::settle(&mut consumer).await, Ok(AckAnswer::Sent));
+        assert_eq!(take(&mut consumer, Duration::from_millis(1)).await, Attempt::Refused);
+        assert_eq!(queue::Subscriber::progress(&mut consumer), AckProgress { handed: 3, read: 1 });
+        assert!(broker.read(&mut heard).await.unwrap() > ack + qos, "it was not asked again");
+        broker.write_all(&answer).await.unwrap();
+        while queue::Subscriber::progress(&mut consumer).read == 1 {
+            assert_eq!(take(&mut consumer, Duration::from_millis(1)).await, Attempt::Refused);
+        }
+        assert_eq!(queue::Subscriber::progress(&mut consumer), AckProgress { handed: 3, read: 3 });
+    }
+
+    /// What had been fetched from a broker that is gone is acknowledged to nobody, although writing it would not fail.
+    #[tokio::test]
+    async fn what_is_acknowledged_to_a_broker_that_is_gone_was_not_sent() {
+        let (mut consumer, mut broker) = consumer().await;
+        let more = [2, 3].map(|tag| amqp::tests::delivered(tag, b"more")).concat();
+        broker.write_all(&more).await.unwrap();
+        drop(broker);
+        // the runtime hears of what has arrived, too
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        while !consumer.connection.is_closed() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let settled = queue::Subscriber::settle(&mut consumer).await;
+        assert!(matches!(settled, Err(Attempt::Unknown(fault)) if fault.connection_lost));
+        // what was fetched can still be taken
+        for (is_last, sent) in [(false, true), (true, false)] {
+            assert_eq!(take(&mut consumer, PATIENCE).await, Attempt::Ok);
+            assert_eq!(!consumer.connection.has_heard(), is_last);
+            assert_eq!(queue::Subscriber::settle(&mut consumer).await.is_ok(), sent);
+            assert_eq!(queue::Subscriber::progress(&mut consumer), AckProgress { handed: 0, read: 0 });
+        }
     }
 
     /// A producer that waits for no confirmations still hears what the broker gives back, and keeps none of it.

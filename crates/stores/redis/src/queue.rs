@@ -512,26 +512,29 @@ impl Subscriber for RedisSubscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
         if self.held.is_empty() {
             return Ok(AckAnswer::Answered);
         }
         let mut both = pipe();
         both.cmd("XACK").arg(&self.key).arg(GROUP).arg(&self.held);
         both.cmd("XDEL").arg(&self.key).arg(&self.held);
-        let acknowledged: u64 = if self.consume == Consume::Transaction {
-            let done = self.session.exec(&both, Request::Change).await.map_err(fault_of)?;
+        let acknowledged = if self.consume == Consume::Transaction {
+            let done = self.session.exec(&both, Request::Change).await?;
             // nothing is watched
-            let mut done = done.ok_or_else(|| fault(&nonsense()))?;
+            let mut done = done.ok_or_else(|| attempt(&nonsense(), Request::Change))?;
             done.next().unwrap_or(Reply::Nil).integer()
         } else {
-            self.session.ask_all(&both).await.and_then(|mut answers| answers.reply()?.integer())
-        }
-        .map_err(|error| fault(&error))?;
+            let answers = self.session.ask_all(&both).await;
+            answers.map_err(|error| attempt(&error, Request::Change))?.reply().and_then(Reply::integer)
+        };
+        // what is wrong with the first answer says nothing of the second
+        let acknowledged: u64 =
+            acknowledged.map_err(|error| attempt(&error, Request::Change).after_a_part())?;
         let held = mem::take(&mut self.held).len() as u64;
         // the answer does not say why others are missing: other consumers acknowledged them, or the server does
         // not know them
-        Ok(if acknowledged == held { AckAnswer::Answered } else { AckAnswer::Sent })
+        Ok(if acknowledged == held { AckAnswer::Answered } else { AckAnswer::Read })
     }
 
     /// Gives back the messages in `waiting`, so that others can claim them at once.

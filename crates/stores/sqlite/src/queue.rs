@@ -182,7 +182,7 @@ impl Subscriber for SqliteSubscriber {
         queue::poll(patience, async || self.try_to_take(received)).await
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
         if self.taken.is_empty() {
             return Ok(AckAnswer::Answered);
         }
@@ -191,8 +191,8 @@ impl Subscriber for SqliteSubscriber {
         let deleted = self.delete(&taken);
         match end(&self.connection, deleted) {
             Ok(Attempt::Ok) => Ok(AckAnswer::Answered),
-            Ok(_) => Err(Fault::lost("a message that was taken was not there any more")),
-            Err(error) => Err(Fault::lost(error.to_string())),
+            Ok(_) => Err(Attempt::Failed(Fault::lost("a message that was taken was not there any more"))),
+            Err(error) => Err(attempt(&error)),
         }
     }
 

@@ -311,7 +311,7 @@ impl Subscriber for TarantoolSubscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
         if !self.held.is_empty() {
             let deleted = self.connection.call(&self.name, |args| {
                 args.array(2).str("ack").array(length(&self.held));
@@ -319,7 +319,7 @@ impl Subscriber for TarantoolSubscriber {
                     args.u64(*id);
                 }
             });
-            deleted.await.map_err(fault)?;
+            deleted.await.map_err(ended(Request::Change))?;
             self.held.clear();
         }
         Ok(AckAnswer::Answered)
@@ -328,16 +328,6 @@ impl Subscriber for TarantoolSubscriber {
     async fn stop(&mut self) -> Result<(), Fault> {
         self.stopped = true;
         Ok(())
-    }
-}
-
-/// The fault of an acknowledgement without an answer, or with one that cannot be read.
-fn fault(error: Error) -> Fault {
-    match ended(Request::Change)(error) {
-        Attempt::Failed(fault) | Attempt::Unknown(fault) => fault,
-        Attempt::Ok | Attempt::Refused | Attempt::Conflict => {
-            Fault::answered("a conflict with another transaction")
-        }
     }
 }
 

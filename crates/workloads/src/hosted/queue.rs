@@ -39,7 +39,7 @@ enum SubscriberRequest {
 enum SubscriberAnswer {
     /// The message is in base64.
     Taken(Attempt, String, Option<bool>),
-    Settled(Result<AckAnswer, Fault>),
+    Settled(Result<AckAnswer, Attempt>),
     Done(Result<(), Fault>),
 }
 
@@ -172,10 +172,10 @@ impl Subscriber for HostedSubscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
-        match self.ask(&SubscriberRequest::Settle).await? {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
+        match self.ask(&SubscriberRequest::Settle).await.map_err(Attempt::Unknown)? {
             SubscriberAnswer::Settled(settled) => settled,
-            _ => unasked(),
+            _ => unasked().map_err(Attempt::Unknown),
         }
     }
 

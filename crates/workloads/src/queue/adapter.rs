@@ -1,10 +1,13 @@
 //! Helpers for the adapters of stores that answer one request after the other and have to be asked for messages.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use acidtest_engine::{Attempt, Completion, Fault};
 
-use super::{Ack, Delivery, Requirements};
+use super::{Ack, AckProgress, Delivery, Requirements};
 
 /// How long a consumer waits before it asks again, if a store had no message for it and does not announce new ones.
 pub const POLL: Duration = Duration::from_millis(2);
@@ -72,6 +75,70 @@ impl MessageNumbers {
     }
 }
 
+/// The acknowledgements of a consumer's connection to a store that answers none of them. The store is asked something else
+/// behind them: it reads in their order what it is sent, so that the answer shows that it has read them. One question is under
+/// way at a time.
+///
+/// `P` is a place among all that is to be sent on the connection.
+#[derive(Debug)]
+pub struct SentAcks<P> {
+    /// How many messages were acknowledged, in the order in which they were taken.
+    acknowledged: u64,
+    /// Acknowledgements that may not have been handed to the network: how many messages come before, and where each begins.
+    unhanded: VecDeque<(u64, P)>,
+    /// How many had been acknowledged when the question was asked whose answer is to come.
+    asked: Option<u64>,
+    read: u64,
+}
+
+impl<P: Copy> SentAcks<P> {
+    /// A connection's, which has sent none.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { acknowledged: 0, unhanded: VecDeque::new(), asked: None, read: 0 }
+    }
+
+    /// Notes that an acknowledgement of the next `messages` messages begins here.
+    pub fn begin(&mut self, messages: u64, place: P) {
+        self.unhanded.push_back((self.acknowledged, place));
+        self.acknowledged += messages;
+    }
+
+    /// Whether the store is to be asked now. To be sent behind all acknowledgements until then.
+    pub fn ask(&mut self) -> bool {
+        let asks = self.asked.is_none() && self.read < self.acknowledged;
+        if asks {
+            self.asked = Some(self.acknowledged);
+        }
+        asks
+    }
+
+    /// Notes that the store has answered.
+    pub fn answered(&mut self) {
+        self.read = self.asked.take().unwrap_or(self.read);
+    }
+
+    /// Notes that the store has answered something that was sent behind all acknowledgements.
+    pub fn all_read(&mut self) {
+        self.read = self.acknowledged;
+    }
+
+    /// How far they have come. `reached` says whether anything from a place on was handed to the network.
+    pub fn progress(&mut self, reached: impl Fn(P) -> bool) -> AckProgress {
+        while self.unhanded.front().is_some_and(|(_, place)| reached(*place)) {
+            self.unhanded.pop_front();
+        }
+        let handed = self.unhanded.front().map_or(self.acknowledged, |(before, _)| *before);
+        AckProgress { handed, read: self.read }
+    }
+}
+
+impl<P: Copy> Default for SentAcks<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Asks for a message every [`POLL`], until the answer is anything but [`Attempt::Refused`] (there is no message)
 /// or `patience` is over.
 pub async fn poll(patience: Duration, mut ask: impl AsyncFnMut() -> Attempt) -> Attempt {
@@ -112,6 +179,25 @@ mod tests {
         assert!(ended.is_empty());
         assert_eq!(numbers.end(1, Attempt::Failed(fault.clone()), &mut ended), Err(fault));
         assert_eq!(ended.len(), 1);
+    }
+
+    /// An answer speaks for what was acknowledged when its question was sent, and for nothing that came later.
+    #[test]
+    fn what_was_read_is_told_from_what_may_have_been_and_from_what_was_not_sent() {
+        let mut acks = SentAcks::new();
+        assert!(!acks.ask(), "there is nothing to ask about");
+        acks.begin(2, 10);
+        assert!(acks.ask() && !acks.ask());
+        acks.begin(1, 20);
+        acks.begin(4, 30);
+        assert_eq!(acks.progress(|place| place < 25), AckProgress { handed: 3, read: 0 });
+        acks.answered();
+        assert_eq!(acks.progress(|_| false), AckProgress { handed: 3, read: 2 }, "what was handed stays so");
+        acks.answered();
+        assert_eq!(acks.progress(|_| true), AckProgress { handed: 7, read: 2 });
+        assert!(acks.ask());
+        acks.all_read();
+        assert_eq!(acks.progress(|_| true), AckProgress { handed: 7, read: 7 });
     }
 
     #[test]

@@ -19,10 +19,14 @@ pub const HOLES: &str = "lost_before_kept";
 /// The name of the evidence that says how many of the lost messages a consumer had been handed and had not acknowledged.
 pub const IN_HAND: &str = "lost_in_hand";
 
+/// The name of the evidence that says how many messages nobody knows to have been consumed: they never came again after an
+/// acknowledgement that the store may have had or not.
+pub const DOUBTFUL: &str = "doubtfully_consumed";
+
 /// Compares the published with the consumed messages, once the queue is drained.
 ///
 /// Every acknowledged message must have been consumed at least once: handed out, and acknowledged by a consumer if consumers
-/// acknowledge. What a lost consumer held must come again. No message may have been consumed that was
+/// acknowledge. What a lost consumer held must come again; if the store may have its acknowledgement, it need not. No message may have been consumed that was
 /// never sent, or that was proved not to have been published. No message's acknowledgement may have been answered
 /// twice, and none may have come again without the store's flag that it may have been delivered before, where a
 /// store has such a flag. An unanswered publish proves nothing either way. Messages that are still in the queue are
@@ -31,16 +35,18 @@ pub const IN_HAND: &str = "lost_in_hand";
 pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     let totals = ledger.totals();
     let [duplicated, reordered] = ledger.within_life();
-    let doubt = doubt(&totals, drained);
     let mut left = MessageCounts::default();
     for entry in ledger.entries() {
         left.lost += u64::from(entry.is_lost());
         left.in_hand += u64::from(entry.was_lost_in_hand());
+        left.doubtful += u64::from(entry.is_doubtful());
+        left.consumed += u64::from(entry.is_consumed());
         left.indeterminate += u64::from(entry.published() == PublishState::Sent && !entry.was_delivered());
         // never sent: told only by a process that did not know what the producers of others sent
         let not_published = matches!(entry.published(), PublishState::Failed | PublishState::Never);
         left.phantom += u64::from(not_published && entry.was_delivered());
     }
+    let doubt = doubt(&totals, &left, drained);
     let lost = if doubt.is_some() { 0 } else { left.lost };
     let findings = vec![
         Finding::new("lost", lost, "messages", DELIVERY).or_loss(),
@@ -61,15 +67,16 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
         ("not_consumed", left.lost),
     ];
     let in_hand = (lost > 0).then_some((IN_HAND, left.in_hand));
+    let doubtful = (left.doubtful > 0).then_some((DOUBTFUL, left.doubtful));
     let (oldest, holes) = match lost {
         0 => (None, None),
         _ => (oldest_lost(ledger.oldest_lost()), ledger.holes().map(|holes| (HOLES, holes))),
     };
-    Audit::of(findings, doubt, evidence.into_iter().chain(in_hand).chain(oldest).chain(holes))
+    Audit::of(findings, doubt, evidence.into_iter().chain(doubtful).chain(in_hand).chain(oldest).chain(holes))
 }
 
 /// Why lost messages cannot be told from those still on their way; `None` if they can.
-fn doubt(totals: &Totals, drained: Result<Depth, StoreError>) -> Option<String> {
+fn doubt(totals: &Totals, left: &MessageCounts, drained: Result<Depth, StoreError>) -> Option<String> {
     match drained {
         Err(error) => Some(error.to_string()),
         Ok(left @ Depth { ready, unacknowledged }) if left != Depth::default() => Some(format!(
@@ -77,6 +84,9 @@ fn doubt(totals: &Totals, drained: Result<Depth, StoreError>) -> Option<String> 
              hands of so many consumers"
         )),
         Ok(_) if totals.published == 0 => Some("no publish was acknowledged".to_owned()),
+        Ok(_) if left.doubtful > 0 && left.consumed + left.lost == 0 => Some(
+            "of no message is it known whether the store has an acknowledgement of its consumer".to_owned(),
+        ),
         Ok(_) => None,
     }
 }
@@ -85,6 +95,8 @@ fn doubt(totals: &Totals, drained: Result<Depth, StoreError>) -> Option<String> 
 struct MessageCounts {
     lost: u64,
     in_hand: u64,
+    doubtful: u64,
+    consumed: u64,
     indeterminate: u64,
     phantom: u64,
 }
@@ -104,10 +116,15 @@ mod tests {
     };
 
     /// The possible fates of a message, and the findings that each must lead to.
-    const FATES: [(&str, &str); 26] = [
+    const FATES: [(&str, &str); 31] = [
         ("sent ok fresh settled", ""),
         ("sent ok fresh acked", ""),
         ("sent ok fresh flagged acked", ""),
+        ("sent ok fresh handed", ""),
+        ("sent ok fresh handed flagged", ""),
+        ("sent ok fresh handed flagged settled", ""),
+        ("sent ok unflagged settled unflagged handed", ""),
+        ("sent ok unflagged handed unflagged acked", ""),
         ("sent ok unflagged acked unflagged", ""),
         ("sent unknown fresh", ""),
         ("sent ok fresh", "lost"),
@@ -143,7 +160,8 @@ mod tests {
             "flagged" => _ = ledger.delivered(id, Some(true)),
             "unflagged" => _ = ledger.delivered(id, None),
             "settled" => ledger.acknowledged([id], AckAnswer::Answered),
-            "acked" => ledger.acknowledged([id], AckAnswer::Sent),
+            "acked" => ledger.acknowledged([id], AckAnswer::Read),
+            "handed" => ledger.acknowledged([id], AckAnswer::Sent),
             "torn" => ledger.torn(),
             "late" => ledger.reordered(id, Some(false)),
             other => panic!("{other}"),
@@ -187,9 +205,16 @@ mod tests {
                 prop_assert_eq!(undrained.count(name), if name == "lost" { 0 } else { *count });
                 broken |= *count > 0;
             }
+            let is_ok = |fate: &&&str| fate.split(' ').any(|event| event == "ok");
+            let is_known = |fate: &&&str| fate.contains("settled") || fate.contains("acked");
+            let (known, others): (Vec<&&str>, Vec<&&str>) =
+                fates.iter().map(|(_, fate)| fate).filter(is_ok).partition(is_known);
+            let doubtful = i64::try_from(others.iter().filter(|fate| fate.contains("handed")).count()).unwrap();
+            prop_assert_eq!(judged.evidence.get(DOUBTFUL).copied().unwrap_or(0), doubtful);
             let verdict = match (broken, ledger.totals().published) {
                 (true, _) => Verdict::Broken,
                 (false, 0) => Verdict::Unknown,
+                (false, _) if known.is_empty() => Verdict::Unknown,
                 (false, _) => Verdict::Holds,
             };
             prop_assert_eq!(judged.verdict, verdict);
@@ -221,7 +246,7 @@ mod tests {
                         "sent" | "ok" | "unknown" | "failed" => {
                             &apart[parts.iter().position(|part| part.has(id.producer as usize)).unwrap()]
                         }
-                        "settled" | "acked" => &apart[*settled.next().unwrap()],
+                        "settled" | "acked" | "handed" => &apart[*settled.next().unwrap()],
                         "torn" | "late" => &apart[0],
                         _ => &apart[*delivered.next().unwrap()],
                     };
@@ -328,6 +353,18 @@ mod tests {
         let proved = audit(&ledger(&[(0, "sent ok torn")]), Err(gone()));
         assert_eq!(proved.to_string(), "broken: torn 1 message");
         assert!(proved.reason.is_some());
+    }
+
+    /// Where the store may have had the acknowledgement of each message or not, nothing is known to have been kept.
+    #[test]
+    fn where_all_is_doubtful_nothing_holds() {
+        let judged = audit(&ledger(&[(0, "sent ok fresh handed"); 3]), Ok(Depth::default()));
+        assert_eq!((judged.verdict, judged.evidence[DOUBTFUL]), (Verdict::Unknown, 3));
+        let some =
+            audit(&ledger(&[(0, "sent ok fresh handed"), (0, "sent ok fresh acked")]), Ok(Depth::default()));
+        assert_eq!((some.verdict, some.evidence[DOUBTFUL]), (Verdict::Holds, 1));
+        let lost = audit(&ledger(&[(0, "sent ok fresh handed"), (0, "sent ok fresh")]), Ok(Depth::default()));
+        assert_eq!((lost.verdict, lost.count("lost")), (Verdict::Broken, 1));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use acidtest_engine::{Attempt, Client, ClientTask, Completion, Fault, Outcome, P
 use super::{
     Ack, AckAnswer, Connector, Consume, Ledger, Message, PublishState, Publisher, ReceivedMessage,
     Requirements, Subscriber,
+    hand::InHand,
     message::{self, Id, LOADED},
     order::ArrivalOrder,
 };
@@ -186,9 +187,9 @@ struct Consumer<C: Connector> {
     /// When `received` was taken, in nanoseconds of the messages' clock; `None` once it has been recorded in the
     /// ledger.
     taken: Option<u64>,
-    /// Messages taken and not acknowledged. With the connection they go back to the store, which must hand them out again.
-    held: Vec<Id>,
-    /// How far an acknowledgement of `held` and `received` together has come; `None` where none was sent.
+    /// The messages taken on the connection, whose acknowledgements are not known to have been read.
+    hand: InHand,
+    /// How far an acknowledgement of what is held and `received` together has come; `None` where none was sent.
     settled: Option<AckAnswer>,
     /// `None` where no order is promised.
     order: Option<ArrivalOrder>,
@@ -204,7 +205,7 @@ impl<C: Connector> Consumer<C> {
             wanted,
             received: ReceivedMessage::default(),
             taken: None,
-            held: Vec::new(),
+            hand: InHand::default(),
             settled: None,
             order: ordered.then(ArrivalOrder::default),
             span: None,
@@ -223,12 +224,12 @@ impl<C: Connector> Consumer<C> {
         };
         let attempt = connection.take(patience, &mut self.received).await;
         self.taken = (attempt == Attempt::Ok).then(|| self.scenario.now());
-        let held = self.held.len() + usize::from(self.taken.is_some());
+        let held = self.hand.held() + usize::from(self.taken.is_some());
         // messages that other clients may be waiting for are not held while there is nothing else to do
         let due = held >= self.wanted.delivery.batch as usize || attempt == Attempt::Refused;
         let settles = acknowledges && due && held > 0 && matches!(attempt, Attempt::Ok | Attempt::Refused);
-        if settles && let Err(fault) = settle(connection, &mut self.settled).await {
-            return Attempt::Unknown(fault);
+        if settles && let Err(trouble) = settle(connection, &mut self.settled).await {
+            return trouble;
         }
         if attempt == Attempt::Refused {
             // before another attempt takes a message that this acknowledgement was not for
@@ -237,14 +238,12 @@ impl<C: Connector> Consumer<C> {
         attempt
     }
 
-    /// Acknowledges the messages in hand between operations, if there are any. Whoever waits for the answer may be given up for
-    /// good: so it is recorded before it is sent.
-    async fn settle_held(&mut self) -> Result<(), Fault> {
+    /// Acknowledges the messages in hand between operations, if there are any.
+    async fn settle_held(&mut self) -> Result<(), Attempt> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        if self.held.is_empty() {
+        if self.hand.held() == 0 {
             return Ok(());
         }
-        self.scenario.ledger.acknowledged(self.held.iter().copied(), AckAnswer::Sent);
         let settled = settle(connection, &mut self.settled).await;
         self.note();
         settled
@@ -253,7 +252,21 @@ impl<C: Connector> Consumer<C> {
     /// Records the acknowledgement of all messages that are held, if one was sent.
     fn note_settled(&mut self) {
         if let Some(settled) = self.settled.take() {
-            self.scenario.ledger.acknowledged(self.held.drain(..), settled);
+            self.hand.acknowledge(settled, &self.scenario.ledger);
+        }
+        if self.hand.waits()
+            && let Some(connection) = &mut self.connection
+        {
+            self.hand.look(connection.progress(), &self.scenario.ledger);
+        }
+    }
+
+    /// Records how far the acknowledgements on the connection have come, which has ended. What the store cannot have an
+    /// acknowledgement of, it must hand out again.
+    fn let_go(&mut self) {
+        self.note_settled();
+        if let Some(connection) = &mut self.connection {
+            self.hand.let_go(connection.progress(), &self.scenario.ledger);
         }
     }
 
@@ -261,17 +274,18 @@ impl<C: Connector> Consumer<C> {
     fn note(&mut self) {
         self.span = None;
         if let Some(taken) = self.taken.take() {
-            match message::read(&self.received.body, self.wanted.message_bytes as usize) {
+            let acknowledges = self.acknowledges();
+            let read = message::read(&self.received.body, self.wanted.message_bytes as usize);
+            self.hand.take(read.map(|(id, _)| id).filter(|_| acknowledges));
+            match read {
                 None => self.scenario.ledger.torn(),
                 Some((id, stamp)) => {
                     self.span = Some(taken.saturating_sub(stamp));
                     if self.scenario.ledger.delivered(id, self.received.redelivered) {
                         self.look_at_order(id);
                     }
-                    if self.acknowledges() {
-                        self.held.push(id);
-                    } else {
-                        self.scenario.ledger.acknowledged([id], AckAnswer::Sent);
+                    if !acknowledges {
+                        self.scenario.ledger.acknowledged([id], AckAnswer::Read);
                     }
                 }
             }
@@ -291,11 +305,31 @@ impl<C: Connector> Consumer<C> {
     }
 }
 
-/// Acknowledges the messages in hand, and says in `settled` how far that has come, also when it is given up half way.
-async fn settle(connection: &mut impl Subscriber, settled: &mut Option<AckAnswer>) -> Result<(), Fault> {
+/// Acknowledges the messages in hand, and says in `settled` how far that has come, also when it is given up half way. However
+/// it fails, the messages are given back only with the connection.
+async fn settle(connection: &mut impl Subscriber, settled: &mut Option<AckAnswer>) -> Result<(), Attempt> {
     *settled = Some(AckAnswer::Sent);
-    *settled = Some(connection.settle().await?);
-    Ok(())
+    match connection.settle().await {
+        Ok(how) => {
+            *settled = Some(how);
+            Ok(())
+        }
+        Err(unknown @ Attempt::Unknown(_)) => Err(unknown),
+        Err(failed) => {
+            *settled = None;
+            Err(Attempt::Failed(match failed {
+                Attempt::Failed(fault) => Fault { connection_lost: true, ..fault },
+                _ => Fault::lost("rolled back in favour of another transaction"),
+            }))
+        }
+    }
+}
+
+impl<C: Connector> Drop for Consumer<C> {
+    /// Whoever waits for an answer may be given up for good.
+    fn drop(&mut self) {
+        self.let_go();
+    }
 }
 
 impl<C: Connector> Client for Consumer<C> {
@@ -336,12 +370,10 @@ impl<C: Connector> Client for Consumer<C> {
 
     async fn connect(&mut self) -> Result<(), String> {
         // drop the old connection before asking for a new one; the messages that it held may be delivered again
+        self.let_go();
         if self.connection.take().is_some() {
             self.scenario.ledger.consumer_lost();
         }
-        // what was not acknowledged is the store's again: it counts as consumed once it has come another time
-        self.note_settled();
-        self.held.clear();
         self.connection = Some(self.connector.subscriber().await?);
         Ok(())
     }
@@ -357,6 +389,7 @@ impl<C: Connector> Client for Consumer<C> {
     async fn pause(&mut self) {
         if self.settle_held().await.is_err() {
             // the messages that are held may be delivered again: only a new connection starts clean
+            self.let_go();
             self.connection = None;
             self.scenario.ledger.consumer_lost();
         }
@@ -377,6 +410,7 @@ impl<C: Connector> Client for Consumer<C> {
         if let Some(connection) = &mut self.connection {
             connection.close().await;
         }
+        self.let_go();
     }
 }
 
@@ -513,7 +547,7 @@ mod tests {
 
         /// Behaves as a table does: once an acknowledgement was asked for, its messages need no other, and with
         /// nothing to acknowledge there is nothing to ask.
-        async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+        async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
             if std::mem::take(&mut self.taken) > 0 && self.table.hangs && !self.table.hung.swap(true, SeqCst)
             {
                 std::future::pending::<()>().await;
@@ -621,7 +655,7 @@ mod tests {
         take(&mut consumer);
         assert_eq!(at_once(consumer.attempt(&ConsumeOperation)), Attempt::Refused);
         take(&mut consumer);
-        assert_eq!(consumer.held, [loaded(1)]);
+        assert_eq!(consumer.hand.held(), 1);
         assert_eq!(table.twice(1), 0, "it was not acknowledged yet");
         assert_eq!(table.twice(0), 1, "it was");
     }
@@ -709,6 +743,7 @@ mod tests {
         let mut finishing = Box::pin(consumer.finish());
         assert!(finishing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(finishing);
+        drop(consumer);
         assert_eq!(lost(&table), 0);
 
         // without acknowledgements a message is gone once it is handed out

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     AckAnswer, Connector, Consume, Depth, Message, PublishState, Publisher, ReceivedMessage, Requirements,
     Scenario, Subscriber,
+    hand::InHand,
     message::{self, Id, LOADED},
 };
 use crate::LoadProgress;
@@ -139,9 +140,9 @@ struct Round<'a> {
     patience: Duration,
     /// How many messages may still be taken before the queue counts as endless.
     most: u64,
-    /// How many messages are taken and not acknowledged; `held` has the ids of those among them that are whole.
+    /// How many messages are taken and not acknowledged, whole or torn.
     taken: u32,
-    held: Vec<Id>,
+    hand: InHand,
     /// Whether any message was taken, and acknowledged.
     moved: bool,
     /// How long it took until the connection was closed, when it was too late for a message to arrive on it.
@@ -150,8 +151,8 @@ struct Round<'a> {
 
 impl<'a> Round<'a> {
     fn new(scenario: &'a Scenario, wanted: &'a Requirements, patience: Duration, most: u64) -> Self {
-        let (held, took) = (Vec::new(), Duration::ZERO);
-        Self { scenario, wanted, patience, most, taken: 0, held, moved: false, took }
+        let (hand, took) = (InHand::default(), Duration::ZERO);
+        Self { scenario, wanted, patience, most, taken: 0, hand, moved: false, took }
     }
 
     async fn consume(&mut self, mut subscriber: impl Subscriber) -> Result<(), Fault> {
@@ -159,6 +160,7 @@ impl<'a> Round<'a> {
         let ended = self.take_all(&mut subscriber).await;
         // the store may go on counting a connection that could not be closed in an orderly way
         let _ = timeout(with_a_message(STALLED, self.wanted), subscriber.close()).await;
+        self.hand.let_go(subscriber.progress(), &self.scenario.ledger);
         self.took = begun.elapsed();
         ended
     }
@@ -194,24 +196,29 @@ impl<'a> Round<'a> {
             Attempt::Refused => return Ok(false),
             other => return Err(Fault::lost(why(other))),
         }
-        match message::read(&received.body, self.wanted.message_bytes as usize) {
+        let read = message::read(&received.body, self.wanted.message_bytes as usize);
+        self.hand.take(read.map(|(id, _)| id));
+        match read {
             None => self.scenario.ledger.torn(),
-            Some((id, _)) => {
-                self.scenario.ledger.delivered(id, received.redelivered);
-                self.held.push(id);
-            }
+            Some((id, _)) => _ = self.scenario.ledger.delivered(id, received.redelivered),
         }
         Ok(self.most > 0)
     }
 
     async fn settle(&mut self, subscriber: &mut impl Subscriber) -> Result<(), Fault> {
-        let mut settled = Ok(AckAnswer::Sent);
+        let mut settled = Ok(Ok(AckAnswer::Read));
         if self.wanted.delivery.consume != Consume::Auto {
-            settled = in_time(self.wanted, subscriber.settle()).await.flatten();
+            settled = in_time(self.wanted, subscriber.settle()).await;
         }
-        let told = *settled.as_ref().unwrap_or(&AckAnswer::Sent);
-        self.scenario.ledger.acknowledged(self.held.drain(..), told);
-        settled?;
+        match &settled {
+            Ok(Ok(how)) => self.hand.acknowledge(*how, &self.scenario.ledger),
+            Ok(Err(Attempt::Unknown(_))) | Err(_) => {
+                self.hand.acknowledge(AckAnswer::Sent, &self.scenario.ledger);
+            }
+            // they are held until the connection ends
+            Ok(Err(_)) => {}
+        }
+        settled?.map_err(|trouble| Fault::lost(why(trouble)))?;
         self.moved |= std::mem::take(&mut self.taken) > 0;
         Ok(())
     }
@@ -322,13 +329,13 @@ mod tests {
             }
         }
 
-        async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+        async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
             let held = std::mem::take(&mut self.held);
             let mut state = self.store.state();
             if state.keeps {
                 state.ready.extend(held);
             }
-            Ok(AckAnswer::Sent)
+            Ok(AckAnswer::Read)
         }
 
         /// What is on its way can still be taken then.

@@ -45,10 +45,14 @@ pub(crate) enum PublishState {
 const PUBLISHED: u8 = 0b11;
 /// It was delivered at least once.
 const DELIVERED: u8 = 0b100;
-/// A consumer has sent an acknowledgement of it, or it was delivered without any.
-const CONSUMED: u8 = 0b1000;
-/// The store has answered a consumer's acknowledgement of it.
-const SETTLED: u8 = 0b1_0000;
+/// How far a consumer's acknowledgement of it has come: nothing, or one of the next three, the higher the further.
+const ACKNOWLEDGED: u8 = 0b1_1000;
+/// An acknowledgement may have reached the store or not.
+const DOUBTFUL: u8 = 0b0_1000;
+/// The store has read an acknowledgement, or it was delivered without any.
+const CONSUMED: u8 = 0b1_0000;
+/// The store has answered an acknowledgement.
+const SETTLED: u8 = 0b1_1000;
 /// It was delivered with the store's flag that it had not been delivered before.
 const FRESH: u8 = 0b10_0000;
 /// It was counted as duplicated on delivery, and must not be counted again when that delivery is acknowledged.
@@ -84,10 +88,30 @@ impl Entry {
         self.has(DELIVERED)
     }
 
-    /// Whether its publishing was acknowledged, and no consumer has sent an acknowledgement of it: lost, once the queue is
-    /// empty. A message that a lost consumer held is the store's, which must hand it out again.
+    /// Whether its publishing was acknowledged, and the store cannot have an acknowledgement of any consumer: lost, once the
+    /// queue is empty. A message that a lost consumer held is the store's, which must hand it out again.
     pub(crate) fn is_lost(self) -> bool {
-        self.published() == PublishState::Ok && !self.has(CONSUMED)
+        self.published() == PublishState::Ok && self.acknowledged() == 0
+    }
+
+    /// Whether its publishing was acknowledged, and all that is known of its consuming is that the store may have an
+    /// acknowledgement: then it need not hand it out again, else it must.
+    pub(crate) fn is_doubtful(self) -> bool {
+        self.published() == PublishState::Ok && self.acknowledged() == DOUBTFUL
+    }
+
+    /// Whether its publishing was acknowledged, and the store has an acknowledgement of a consumer, or needs none.
+    pub(crate) fn is_consumed(self) -> bool {
+        self.published() == PublishState::Ok && self.acknowledged() >= CONSUMED
+    }
+
+    fn acknowledged(self) -> u8 {
+        self.0 & ACKNOWLEDGED
+    }
+
+    /// With an acknowledgement that has come so far, at least.
+    fn acknowledged_as(self, at_least: u8) -> u8 {
+        self.0 & !ACKNOWLEDGED | self.acknowledged().max(at_least)
     }
 
     /// Whether it was lost though it had been delivered: a consumer held it.
@@ -98,6 +122,10 @@ impl Entry {
     /// Whether it was lost in a later life of the server than the first: it was delivered in one.
     fn was_lost_later(self) -> bool {
         self.is_lost() && self.has(LATER)
+    }
+
+    fn is_settled(self) -> bool {
+        self.acknowledged() == SETTLED
     }
 
     fn has(self, bit: u8) -> bool {
@@ -142,6 +170,8 @@ pub struct Ledger {
     reached: AtomicU64,
     /// How far clients of other processes have come.
     elsewhere: [AtomicU64; 2],
+    /// How many messages are being acknowledged, without anybody knowing yet whether the store has read it.
+    acknowledging: AtomicU64,
     counts: Counts,
 }
 
@@ -166,6 +196,7 @@ struct Counts {
     unknown: AtomicU64,
     failed: AtomicU64,
     delivered: AtomicU64,
+    /// Messages of which the store may have an acknowledgement.
     consumed: AtomicU64,
     redelivered: AtomicU64,
     torn: AtomicU64,
@@ -227,6 +258,7 @@ impl Ledger {
             first_of_life: AtomicU64::new(0),
             reached: AtomicU64::new(0),
             elsewhere: Default::default(),
+            acknowledging: AtomicU64::new(0),
             producers: u64::from(producers.max(1)),
             loaded: (0..backlog).map(|_| AtomicU8::new(0)).collect(),
             sent: Pieces::new(),
@@ -360,39 +392,49 @@ impl Ledger {
         flagged.map_or(first, |again| !again && !before.has(FRESH))
     }
 
-    /// Records that a consumer has sent an acknowledgement of messages that it was handed, or was handed them without
-    /// any: the store need not hand them out again. Where it has answered, it must not do so, nor answer another
-    /// acknowledgement of them. A delivery by itself proves nothing, because it may be recorded late.
+    /// Records how far a consumer's acknowledgement of messages has come that it was handed; [`AckAnswer::Read`] where it was
+    /// handed them without any. Once the store has it, it need not hand them out again. Where it has answered, it must not do
+    /// so, nor answer another acknowledgement of them. A delivery by itself proves nothing, because it may be recorded late.
     pub(crate) fn acknowledged(&self, handed: impl IntoIterator<Item = Id>, how: AckAnswer) {
         for id in handed {
             match how {
                 AckAnswer::Answered => self.settled(id),
-                AckAnswer::Sent => self.consumed(id),
+                AckAnswer::Read => self.consumed(id, CONSUMED),
+                AckAnswer::Sent => self.consumed(id, DOUBTFUL),
             }
         }
     }
 
-    /// Counts a message as consumed, unless it was so `before`.
+    /// Records that so many messages are being acknowledged.
+    pub(crate) fn acknowledging(&self, messages: usize) {
+        self.acknowledging.fetch_add(messages as u64, Relaxed);
+    }
+
+    /// Records that of so many of them it is known now how far that has come.
+    pub(crate) fn acknowledging_ended(&self, messages: usize) {
+        self.acknowledging.fetch_sub(messages as u64, Relaxed);
+    }
+
+    /// Counts a message of which the store may have an acknowledgement, unless it was so `before`.
     fn count_consumed(&self, before: Entry) {
-        if !before.has(CONSUMED) {
+        if before.acknowledged() == 0 {
             self.counts.consumed.fetch_add(1, Relaxed);
         }
     }
 
-    fn consumed(&self, id: Id) {
+    fn consumed(&self, id: Id, how: u8) {
         if let Some(byte) = self.known(id) {
-            self.count_consumed(change(byte, |Entry(entry)| entry | CONSUMED));
+            self.count_consumed(change(byte, |entry| entry.acknowledged_as(how)));
         }
     }
 
     fn settled(&self, id: Id) {
         let Some(byte) = self.known(id) else { return };
-        let before = change(byte, |Entry(entry)| {
-            let entry = entry | CONSUMED;
-            if Entry(entry).has(SETTLED) { entry & !COUNTED } else { entry | SETTLED }
+        let before = change(byte, |entry| {
+            if entry.is_settled() { entry.0 & !COUNTED } else { entry.acknowledged_as(SETTLED) }
         });
         self.count_consumed(before);
-        if before.has(SETTLED) && !before.has(COUNTED) {
+        if before.is_settled() && !before.has(COUNTED) {
             self.counts.duplicated.add(self.is_of_this_life(id));
         }
     }
@@ -438,13 +480,13 @@ impl Ledger {
         id.producer == LOADED || self.part.has(id.producer as usize)
     }
 
-    /// Messages whose publishing was acknowledged and which no consumer has acknowledged: those that the store must keep.
-    /// Of what clients of other processes hold nothing is known here: it is not counted.
+    /// Messages whose publishing was acknowledged, and of which the store cannot have an acknowledgement of any consumer: those
+    /// that it must keep. Of what clients of other processes hold nothing is known here: it is not counted.
     pub(crate) fn outstanding(&self) -> u64 {
         let Counts { published, consumed, .. } = &self.counts;
         let elsewhere = self.elsewhere();
         (published.load(Relaxed) + elsewhere.published)
-            .saturating_sub(consumed.load(Relaxed) + elsewhere.delivered)
+            .saturating_sub(consumed.load(Relaxed) + self.acknowledging.load(Relaxed) + elsewhere.delivered)
     }
 
     /// Messages that were published and not yet delivered.
@@ -544,14 +586,16 @@ impl Ledger {
     /// Adds what another process knows of a message. It was delivered again if both know of a delivery; that is not
     /// allowed if both had the flag that it was the first, or if the acknowledgements of both were answered.
     fn merge_entry(&self, mine: &AtomicU8, theirs: Entry) {
-        let before = change(mine, |Entry(mine)| mine | theirs.0);
+        let before = change(mine, |Entry(mine)| {
+            Entry(mine | theirs.0 & !ACKNOWLEDGED).acknowledged_as(theirs.acknowledged())
+        });
         if !(before.was_delivered() && theirs.was_delivered()) {
             return;
         }
-        let twice = |bit| before.has(bit) && theirs.has(bit);
+        let both = |is: fn(Entry) -> bool| is(before) && is(theirs);
         self.counts.delivered.fetch_sub(1, Relaxed);
-        self.counts.consumed.fetch_sub(u64::from(twice(CONSUMED)), Relaxed);
-        if twice(FRESH) || twice(SETTLED) {
+        self.counts.consumed.fetch_sub(u64::from(both(|entry| entry.acknowledged() > 0)), Relaxed);
+        if both(|entry| entry.has(FRESH)) || both(Entry::is_settled) {
             // nobody knows in which lives of the server
             self.counts.duplicated.add(false);
         } else {

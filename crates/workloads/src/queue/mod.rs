@@ -6,7 +6,7 @@
 //!
 //! | finding | proves that |
 //! | --- | --- |
-//! | lost | a message whose publishing was acknowledged was never consumed, although the queue is empty: it was never delivered, or each consumer that it was delivered to was lost before it had sent an acknowledgement |
+//! | lost | a message whose publishing was acknowledged was never consumed, although the queue is empty: it was never delivered, or each consumer that it was delivered to was lost before an acknowledgement can have reached the store |
 //! | duplicated | a message came again and the store answered its acknowledgement a second time, or it came again without the store's flag that it may have come before, where the store has such a flag |
 //! | phantom | a message was delivered that no producer of the trial sent, or that was proved not to have been published |
 //! | torn | a message was delivered whose checksum or length is wrong |
@@ -23,6 +23,7 @@ mod audit;
 mod client;
 mod delivery;
 mod drain;
+mod hand;
 mod kind;
 mod ledger;
 mod message;
@@ -34,8 +35,8 @@ mod workload;
 /// The workload's name.
 const NAME: &str = "queue";
 
-pub use adapter::{MessageNumbers, POLL, poll};
-pub use audit::{HOLES, IN_HAND, audit};
+pub use adapter::{MessageNumbers, POLL, SentAcks, poll};
+pub use audit::{DOUBTFUL, HOLES, IN_HAND, audit};
 pub(crate) use client::task;
 pub use client::{OPERATIONS, SPANS, Scenario};
 pub use delivery::{Ack, Consume, Delivery, QueueKind};
@@ -45,7 +46,7 @@ pub(crate) use ledger::PublishState;
 pub use message::{HEADER, Id, LOADED, Message};
 pub use parameters::{BACKLOG, PREFETCH, Parameters, Phase};
 pub use port::{
-    AckAnswer, Connector, Depth, Publisher, QueueAdapter, QueueStore, ReceivedMessage, Requirements,
-    Subscriber,
+    AckAnswer, AckProgress, Connector, Depth, Publisher, QueueAdapter, QueueStore, ReceivedMessage,
+    Requirements, Subscriber,
 };
 pub use workload::{KIND, Queue};

@@ -38,13 +38,33 @@ pub struct Depth {
     pub unacknowledged: u64,
 }
 
-/// Whether a store answers a consumer's acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How far a consumer's acknowledgement has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AckAnswer {
-    /// It has answered: none of the messages may come again.
-    Answered,
-    /// It does not answer: the acknowledgement may be lost with the connection.
+    /// It was handed to the connection, and may be lost with it: whether the store has it, [`Subscriber::progress`] tells.
     Sent,
+    /// The store has read it, and need not hand out the messages again; it does not say that it will not.
+    Read,
+    /// The store has answered it: none of the messages may come again.
+    Answered,
+}
+
+/// How far the acknowledgements of a connection have come, as numbers of messages, in the order in which these were taken on
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckProgress {
+    /// The acknowledgements of so many may have reached the store. Those of all others were not handed to the network, or
+    /// would have been once the connection was seen to have ended.
+    pub handed: u64,
+    /// Those of so many are known to have been read by the store.
+    pub read: u64,
+}
+
+impl Default for AckProgress {
+    /// Nothing is known: each of them may have reached the store.
+    fn default() -> Self {
+        Self { handed: u64::MAX, read: 0 }
+    }
 }
 
 /// One producer's connection: the timed operations.
@@ -100,8 +120,15 @@ pub trait Subscriber {
     /// transaction. Not called with [`Consume::Auto`].
     ///
     /// # Errors
-    /// The acknowledgement was not answered: the messages may be delivered again.
-    fn settle(&mut self) -> impl Future<Output = Result<AckAnswer, Fault>>;
+    /// [`Attempt::Unknown`] if the messages may be delivered again or not, as after an acknowledgement without an answer; else
+    /// the store cannot have acknowledged any of them. The connection is then not used any more.
+    fn settle(&mut self) -> impl Future<Output = Result<AckAnswer, Attempt>>;
+
+    /// How far those acknowledgements have come that were no more than [sent](AckAnswer::Sent), also after the connection has
+    /// ended.
+    fn progress(&mut self) -> AckProgress {
+        AckProgress::default()
+    }
 
     /// Asks for no more messages. Those that have been handed out already can still be taken, where they would
     /// otherwise be lost.

@@ -349,7 +349,9 @@ impl Publisher for Confirming {
     }
 
     fn close(mut self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move { self.connection.close().await })
+        Box::pin(async move {
+            self.connection.close().await;
+        })
     }
 }
 
@@ -401,7 +403,9 @@ impl Consumer for Consuming {
     }
 
     fn close(mut self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move { self.connection.close().await })
+        Box::pin(async move {
+            self.connection.close().await;
+        })
     }
 }
 

@@ -21,7 +21,7 @@ struct Account {
     sent: (u64, u64),
     published: Option<bool>,
     deliveries: u64,
-    /// Whether a consumer sent an acknowledgement of it, or took it where none is asked for.
+    /// Whether an acknowledgement of it was handed to the network, or it was taken where none is asked for.
     consumed: bool,
     /// Deliveries that the store flagged as the first.
     fresh: u64,
@@ -84,7 +84,7 @@ impl Queue {
         }
     }
 
-    /// Notes that a consumer is about to acknowledge messages that it has taken, or need not do so.
+    /// Notes that acknowledgements of messages are about to be handed to the network, or need not be.
     pub(crate) fn acknowledging(&mut self, taken: &[Vec<u8>]) {
         for body in taken {
             if let Some(account) = self.accounts.get_mut(body) {

@@ -81,6 +81,9 @@ pub struct Connection {
     inbox: String,
     /// Pings that were answered since all that was to be sent had last been.
     pongs: usize,
+    /// Pings that were sent, and those that the server has answered.
+    pings: u64,
+    answered: u64,
     ended: Option<Error>,
 }
 
@@ -98,6 +101,8 @@ impl Connection {
             info: Info::default(),
             inbox: inbox()?,
             pongs: 0,
+            pings: 0,
+            answered: 0,
             ended: None,
         };
         connection.greeting().await?;
@@ -255,9 +260,41 @@ impl Connection {
     /// Waits until the server has processed everything that was sent. Messages that arrive meanwhile are dropped.
     pub async fn ping(&mut self) -> Result<(), Error> {
         self.look()?;
-        self.wire.output().extend_from_slice(b"PING\r\n");
-        while !matches!(poll_fn(|context| self.poll_heard(context)).await?, ServerEvent::Pong) {}
+        let number = self.say_ping();
+        while self.answered < number {
+            poll_fn(|context| self.poll_heard(context)).await?;
+        }
         Ok(())
+    }
+
+    /// Asks the server for an answer, which is written later. Returns the number of pings with this one. Once so many were
+    /// [answered](Self::answered), the server has processed everything that was to be sent before.
+    pub fn say_ping(&mut self) -> u64 {
+        self.wire.output().extend_from_slice(b"PING\r\n");
+        self.pings += 1;
+        self.pings
+    }
+
+    /// How many pings the server has answered.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// Looks whether what is to be sent can still reach the server, before it is written.
+    ///
+    /// # Errors
+    /// The server has closed the connection: nothing of it is written any more.
+    pub fn still_reaches(&mut self) -> Result<(), Error> {
+        if let Some(error) = &self.ended {
+            return Err(error.clone());
+        }
+        self.wire.still_reaches().map_err(|error| self.lost(error))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.wire.stream().is_closed()
     }
 
     /// The beginning of the subjects to which requests are answered; the request's token follows.
@@ -345,7 +382,10 @@ impl Connection {
             self.wire.take(length);
             match op {
                 Op::Message(places) => return Ok(Some(ServerEvent::Message(start, places))),
-                Op::Pong => return Ok(Some(ServerEvent::Pong)),
+                Op::Pong => {
+                    self.answered += 1;
+                    return Ok(Some(ServerEvent::Pong));
+                }
                 Op::Ping if self.pongs < PONGS_MAX => {
                     self.pongs += 1;
                     self.wire.output().extend_from_slice(b"PONG\r\n");

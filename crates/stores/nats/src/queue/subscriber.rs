@@ -6,11 +6,12 @@ use std::{
 };
 
 use acidtest_engine::{Attempt, Fault};
-use acidtest_workloads::queue::Consume;
-use acidtest_workloads::queue::{AckAnswer, ReceivedMessage, Requirements, Subscriber};
+use acidtest_workloads::queue::{
+    AckAnswer, AckProgress, Consume, ReceivedMessage, Requirements, SentAcks, Subscriber,
+};
 use tokio::time::{sleep, timeout};
 
-use crate::protocol::{Connection, Error, Message};
+use crate::protocol::{Connection, Error, Message, Place};
 
 /// How long a request waits at the server for messages that are not there yet. A consumer that stops must wait as
 /// long for messages that may still come.
@@ -26,8 +27,13 @@ const TIMED_OUT: u16 = 408;
 const NOTHING: u16 = 404;
 /// The header with the number of messages that were asked for and have not come.
 const PENDING: &str = "Nats-Pending-Messages";
+/// What a message is acknowledged with.
+const ACK: &[u8] = b"+ACK";
 
 /// A consumer's connection.
+///
+/// The server answers no acknowledgement, and reads what a connection sends in its order. So it is pinged behind
+/// acknowledgements.
 #[derive(Debug)]
 pub struct Consumer {
     connection: Connection,
@@ -50,6 +56,9 @@ pub struct Consumer {
     doubtful: u64,
     /// The subjects to which the messages in hand are acknowledged, one per line.
     replies: String,
+    acks: SentAcks<Place>,
+    /// The number of the ping behind acknowledgements whose answer is to come.
+    ping: u64,
     /// Messages that came after the consumer had stopped, each with its redelivered flag.
     left: VecDeque<(Vec<u8>, bool)>,
     stopped: bool,
@@ -88,6 +97,8 @@ impl Consumer {
             held: 0,
             doubtful,
             replies: String::new(),
+            acks: SentAcks::new(),
+            ping: 0,
             left: VecDeque::new(),
             stopped: false,
         }
@@ -120,6 +131,9 @@ impl Consumer {
             let message = if let Some(message) = arrived {
                 message
             } else {
+                // asked about before it waits, where acknowledgements are collected while messages are at hand
+                self.look_for_acks();
+                self.connection.still_reaches()?;
                 let left = deadline.saturating_duration_since(Instant::now());
                 match timeout(left, self.connection.next()).await {
                     Ok(message) => message?,
@@ -190,11 +204,25 @@ impl Consumer {
     /// Answers every message in hand with this word; the answers are written later.
     fn answer(&mut self, word: &[u8]) -> Result<(), Error> {
         for reply in self.replies.lines() {
-            self.connection.publish(reply, None, None, word)?;
+            let place = self.connection.publish(reply, None, None, word)?;
+            if word == ACK {
+                self.acks.begin(1, place);
+            }
         }
         self.replies.clear();
         self.held = 0;
         Ok(())
+    }
+
+    /// Notes whether the server has read acknowledgements, and pings it behind those of which that is not known, unless the
+    /// answer to such a ping is on its way.
+    fn look_for_acks(&mut self) {
+        if self.connection.answered() >= self.ping {
+            self.acks.answered();
+        }
+        if self.acks.ask() {
+            self.ping = self.connection.say_ping();
+        }
     }
 }
 
@@ -215,18 +243,27 @@ impl Subscriber for Consumer {
         }
     }
 
-    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
         let settled = async {
-            self.answer(b"+ACK")?;
+            self.answer(ACK)?;
             // a request for more messages is written together with the acknowledgements; while messages are at hand,
             // acknowledgements are collected and written several at once
             if self.ask()? || self.connection.unread() == 0 {
+                self.look_for_acks();
+                self.connection.still_reaches()?;
                 self.connection.flush().await?;
             }
-            Ok(())
+            Ok(AckAnswer::Sent)
         };
-        settled.await.map_err(|error: Error| Fault::lost(error.to_string()))?;
-        Ok(AckAnswer::Sent)
+        settled.await.map_err(|error: Error| Attempt::Unknown(Fault::lost(error.to_string())))
+    }
+
+    fn progress(&mut self) -> AckProgress {
+        if self.connection.answered() >= self.ping {
+            self.acks.answered();
+        }
+        let connection = &self.connection;
+        self.acks.progress(|place| connection.reached(place))
     }
 
     /// Without acknowledgements messages that were handed out are kept for the client to take. With them they are
@@ -247,6 +284,13 @@ impl Subscriber for Consumer {
         };
         stopped.await.map_err(|error: Error| Fault::lost(error.to_string()))
     }
+
+    /// Waits until the server has read the acknowledgements: what it has not read is lost if a connection just ends.
+    async fn close(&mut self) {
+        if self.acknowledges && self.connection.ping().await.is_ok() {
+            self.acks.all_read();
+        }
+    }
 }
 
 fn look(message: &Message<'_>, doubtful: u64) -> Arrival {
@@ -266,7 +310,78 @@ fn look(message: &Message<'_>, doubtful: u64) -> Arrival {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_workloads::queue::Parameters;
+
     use super::*;
+    use crate::protocol::tests::{Peer, connected, run};
+
+    /// A consumer that acknowledges, and the server's side of its connection, which has handed it the first message.
+    async fn consumer() -> (Consumer, Peer) {
+        let (connection, mut peer) = connected().await;
+        let parameters = Parameters::default();
+        let wanted =
+            Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+        let mut consumer = Consumer::new(connection, "s", "c", 0, &wanted);
+        peer.say(&delivered(&consumer, 1)).await;
+        assert_eq!(take(&mut consumer).await, Attempt::Ok);
+        (consumer, peer)
+    }
+
+    fn delivered(consumer: &Consumer, sequence: u64) -> String {
+        let inbox = consumer.connection.inbox();
+        format!("MSG {inbox}1 1 $JS.ACK.s.c.1.{sequence}.1.9.0 4\r\nbody\r\n")
+    }
+
+    fn received() -> ReceivedMessage {
+        ReceivedMessage::default()
+    }
+
+    async fn take(consumer: &mut Consumer) -> Attempt {
+        consumer.take(Duration::from_secs(20), &mut received()).await
+    }
+
+    /// The server answers a ping once it has read what came before it.
+    #[test]
+    fn acknowledgements_are_read_once_a_ping_behind_them_is_answered() {
+        run(async {
+            let (mut consumer, mut peer) = consumer().await;
+            assert_eq!(consumer.settle().await, Ok(AckAnswer::Sent));
+            assert_eq!(consumer.progress(), AckProgress { handed: 1, read: 0 });
+            // the first ping is that of the login
+            peer.hears("+ACK\r\nPING\r\n").await;
+            peer.say(&delivered(&consumer, 2)).await;
+            assert_eq!(take(&mut consumer).await, Attempt::Ok);
+            assert_eq!(consumer.settle().await, Ok(AckAnswer::Sent));
+            // the second was acknowledged behind the first ping
+            for read in [1, 2] {
+                peer.say("PONG\r\n").await;
+                while consumer.progress().read < read {
+                    assert_eq!(
+                        consumer.take(Duration::from_millis(1), &mut received()).await,
+                        Attempt::Refused
+                    );
+                }
+                assert_eq!(consumer.progress(), AckProgress { handed: 2, read });
+            }
+        });
+    }
+
+    /// What had been fetched from a server that is gone is acknowledged to nobody, although writing it would not fail.
+    #[test]
+    fn what_is_acknowledged_to_a_server_that_is_gone_was_not_sent() {
+        run(async {
+            let (mut consumer, mut peer) = consumer().await;
+            peer.hears("MSG.NEXT").await;
+            peer.say(&delivered(&consumer, 2)).await;
+            drop(peer);
+            while !consumer.connection.is_closed() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            let settled = consumer.settle().await;
+            assert!(matches!(settled, Err(Attempt::Unknown(fault)) if fault.connection_lost));
+            assert_eq!(consumer.progress(), AckProgress { handed: 0, read: 0 });
+        });
+    }
 
     fn seen(headers: &[u8], reply: Option<&str>) -> Arrival {
         let mut message = Message::sample("_INBOX.a.", "_INBOX.a.5", headers, b"");

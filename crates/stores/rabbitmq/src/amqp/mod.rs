@@ -162,6 +162,8 @@ pub struct Connection {
     about: Vec<(String, String)>,
     /// The reason why the server has blocked publishers since [`Connection::take_blocked`], if it has.
     blocked: Option<String>,
+    /// How many requests for a prefetch the server has answered, whether anybody has taken the answers or not.
+    prefetches: u64,
     ended: Option<Error>,
 }
 
@@ -178,6 +180,7 @@ impl Connection {
             kept: 0,
             about: Vec::new(),
             blocked: None,
+            prefetches: 0,
             ended: None,
         };
         connection.wire.output().extend_from_slice(wire::GREETING);
@@ -300,6 +303,20 @@ impl Connection {
         .await
     }
 
+    /// Looks whether what was queued can still reach the server, before it is written.
+    ///
+    /// # Errors
+    /// The server has closed the connection: nothing of it is written any more.
+    pub(crate) fn still_reaches(&mut self) -> Result<(), Error> {
+        self.still()?;
+        self.wire.still_reaches().map_err(|error| self.broken(error))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.wire.stream().is_closed()
+    }
+
     /// Takes what has arrived, without waiting. Costs no system call as long as nothing has. Whether the connection has ended is
     /// told by whatever waits on it next.
     pub(crate) fn look(&mut self) {
@@ -308,6 +325,11 @@ impl Connection {
         if let Err(error) = read {
             self.ended.get_or_insert_with(|| error.into());
         }
+    }
+
+    /// How many requests for a prefetch the server has answered.
+    pub(crate) fn prefetches(&self) -> u64 {
+        self.prefetches
     }
 
     /// The next event that has been heard already, if any.
@@ -358,17 +380,18 @@ impl Connection {
         }
     }
 
-    /// Closes the connection once the server has read everything that was written. Bytes that it has not read are
-    /// lost if a connection just ends.
-    pub async fn close(&mut self) {
+    /// Closes the connection once the server has read everything that was written, and returns whether it has. Bytes that it
+    /// has not read are lost if a connection just ends.
+    pub async fn close(&mut self) -> bool {
         let arguments = Arguments::default().short(200).name("done").short(0).short(0);
         wire::method(self.wire.output(), CONNECTION, wire::CLOSE, &arguments);
         // no caller is left to take other events, or to be told of an error
         while let Ok(event) = self.event().await {
             if matches!(event, Event::Answer(wire::CLOSE_OK, _)) {
-                return;
+                return true;
             }
         }
+        false
     }
 
     fn still(&self) -> Result<(), Error> {
@@ -413,6 +436,7 @@ impl Connection {
     fn hear(&mut self, said: ServerMessage) {
         match said {
             ServerMessage::Event(event) => {
+                self.prefetches += u64::from(matches!(event, Event::Answer(wire::QOS_OK, _)));
                 self.kept += event.size();
                 self.events.push_back(event);
             }
@@ -502,9 +526,28 @@ pub(crate) mod tests {
 
     /// What a broker says when no queue takes a message.
     pub(crate) fn returned(body: &[u8]) -> Vec<u8> {
-        let mut said = Vec::new();
         let arguments = Arguments::default().short(312).name("NO_ROUTE").name("").name("queue");
-        wire::method(&mut said, CHANNEL, wire::RETURN, &arguments);
+        with_content(wire::RETURN, &arguments, body)
+    }
+
+    /// What a broker says when it hands out a message for the first time.
+    pub(crate) fn delivered(tag: u64, body: &[u8]) -> Vec<u8> {
+        let arguments = Arguments::default().name("tag").longlong(tag).byte(0).name("").name("queue");
+        with_content(wire::DELIVER, &arguments, body)
+    }
+
+    /// The answer to a request, which has no arguments but a consumer's tag.
+    pub(crate) fn answer(id: Id, tag: &str) -> Vec<u8> {
+        let mut said = Vec::new();
+        let arguments = Arguments::default();
+        let arguments = if tag.is_empty() { arguments } else { arguments.name(tag) };
+        wire::method(&mut said, CHANNEL, id, &arguments);
+        said
+    }
+
+    fn with_content(id: Id, arguments: &Arguments, body: &[u8]) -> Vec<u8> {
+        let mut said = Vec::new();
+        wire::method(&mut said, CHANNEL, id, arguments);
         let mut published = Vec::new();
         Envelope::new("", true).write(&mut published, body, FRAME_MAX as usize);
         let (_, method) = wire::first(&published, FRAME_MAX as usize).unwrap().unwrap();
