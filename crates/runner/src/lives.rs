@@ -81,6 +81,14 @@ impl Lives {
         None
     }
 
+    /// Where several servers answer at its address and no client has lost a connection, those that were found late are others of
+    /// them: they have not restarted.
+    fn take_in(&mut self) {
+        if self.known.len() > 1 {
+            self.known.extend(self.unasked.drain(..).map(|begun| begun.identity));
+        }
+    }
+
     /// Whether it is known to serve the same data as before, if it was found in a life that nobody asked for.
     fn is_same(&self) -> Option<bool> {
         let is_same = |begun: &Begun| {
@@ -193,11 +201,21 @@ impl Lookout {
         }
     }
 
-    /// Asks once more, when the clients are done and every member is back. One that is lost says nothing.
-    pub(crate) async fn end(self, instance: &mut Instance, injector: &mut Injector<'_>, at: Duration) {
+    /// Asks once more, when the clients are done and every member is back. One that is lost says nothing. So many operations have
+    /// ended with their connection.
+    pub(crate) async fn end(
+        self,
+        instance: &mut Instance,
+        injector: &mut Injector<'_>,
+        at: Duration,
+        interrupted: u64,
+    ) {
         drop(self.asking);
         for (role, answer) in instance.who_answer().await {
             note(instance, injector, role, answer, (Some(at), true));
+        }
+        if interrupted == 0 {
+            instance.lives.iter_mut().for_each(Lives::take_in);
         }
     }
 }
@@ -340,9 +358,24 @@ mod tests {
             lives.note(vec![other.clone(), one.clone()], None, false);
         }
         assert_eq!((lives.is_same(), lives.servers()), (None, 2));
+        // a third one, which was not among those that answered first
+        lives.note(vec![identity("c", None)], None, true);
+        assert_eq!((lives.is_same(), lives.servers()), (Some(false), 2), "clients may have lost a server");
+        lives.take_in();
+        lives.note(vec![identity("c", None)], None, true);
+        assert_eq!((lives.is_same(), lives.servers()), (None, 3));
         lives.is_asked = true;
         assert_eq!(lives.note(vec![other.clone()], None, false), Some(true), "another one may have ended");
         lives.note(vec![one, other], None, false);
         assert_eq!(lives.is_same(), None);
+    }
+
+    /// One server by itself that answers in another life has restarted, whatever clients have noticed of it.
+    #[test]
+    fn a_server_by_itself_is_not_taken_for_several() {
+        let mut lives = lives(vec![identity("a", None)]);
+        lives.note(vec![identity("b", None)], None, true);
+        lives.take_in();
+        assert_eq!((lives.is_same(), lives.servers()), (Some(false), 1));
     }
 }
