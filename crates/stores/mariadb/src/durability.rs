@@ -71,7 +71,8 @@ fn limits<'a>(value: impl Fn(&str) -> &'a str) -> Vec<(EffectiveDurability, Stri
         other => limit(
             EffectiveDurability::None,
             format!(
-                "innodb_doublewrite={other}: there is no copy of a page that a kill or a loss of power leaves half written"
+                "innodb_doublewrite={other}: there is no copy of a page that a kill or a loss of power leaves half \
+                 written; whether any is left so depends on the file system (on ZFS none is), which is not read back"
             ),
         ),
     }
@@ -80,8 +81,10 @@ fn limits<'a>(value: impl Fn(&str) -> &'a str) -> Vec<(EffectiveDurability, Stri
         limit(EffectiveDurability::Process, why.to_owned());
     }
     match value("innodb_flush_method") {
-        // without a value it is the default, which syncs
-        "" | "fsync" | "fdatasync" | "O_DSYNC" | "O_DIRECT" | "ALL_O_DIRECT" => {}
+        // without a value it is the default, which syncs; the last three are those of Windows, where files are synced whatever
+        // they say of its cache (`fil_buffering_disabled`)
+        "" | "fsync" | "fdatasync" | "O_DSYNC" | "O_DIRECT" | "ALL_O_DIRECT" | "unbuffered"
+        | "async_unbuffered" | "normal" => {}
         other => limit(
             EffectiveDurability::Process,
             format!("innodb_flush_method={other}: not all that is written is known to be synced"),
@@ -186,7 +189,9 @@ mod tests {
             ("innodb_flush_method", "O_DIRECT_NO_FSYNC", EffectiveDurability::Process),
             ("innodb_flush_method", "littlesync", EffectiveDurability::Process),
             ("innodb_flush_method", "nosync", EffectiveDurability::Process),
-            ("innodb_flush_method", "unbuffered", EffectiveDurability::Process),
+            ("innodb_flush_method", "unbuffered", EffectiveDurability::Disk),
+            ("innodb_flush_method", "normal", EffectiveDurability::Disk),
+            ("innodb_flush_method", "another", EffectiveDurability::Process),
             ("innodb_checksum_algorithm", "full_crc32", EffectiveDurability::Disk),
             ("innodb_checksum_algorithm", "none", EffectiveDurability::Process),
             ("Innodb_redo_log_enabled", "", EffectiveDurability::Disk),
@@ -205,6 +210,7 @@ mod tests {
             innodb(&[("innodb_doublewrite", "OFF"), ("innodb_flush_method", "nosync")]);
         assert_eq!(durability, EffectiveDurability::None);
         assert!(because.contains("doublewrite=OFF") && because.contains("method=nosync"), "{because}");
+        assert!(because.contains("depends on the file system"), "{because}");
         let weak = [("innodb_flush_log_at_trx_commit", "0"), ("innodb_flush_method", "nosync")];
         assert_eq!(innodb(&weak).0, EffectiveDurability::None);
     }
