@@ -11,10 +11,12 @@ use crate::{
     protocol::{Connection, Error, Rows},
 };
 
-/// The session that answers, and its settings that decide how statements are carried out. `ProxySQL` answers the function alone by
+/// The session that answers, its settings that decide how statements are carried out, and those that a new one is given. `ProxySQL` answers the function alone by
 /// itself. The level has another name in `MariaDB`, which skips comments of MySQL from 5.7 on, and in MySQL before 5.7.20.
-const STATE: &str = "SELECT CONNECTION_ID() + 0, @@tx_isolation, @@autocommit";
-const STATE_OF_MYSQL: &str = "SELECT CONNECTION_ID() + 0, @@transaction_isolation, @@autocommit";
+const STATE: &str =
+    "SELECT CONNECTION_ID() + 0, @@tx_isolation, @@autocommit, @@global.tx_isolation, @@global.autocommit";
+const STATE_OF_MYSQL: &str = "SELECT CONNECTION_ID() + 0, @@transaction_isolation, @@autocommit, \
+                              @@global.transaction_isolation, @@global.autocommit";
 
 /// Error 1193: there is no such variable.
 const NO_VARIABLE: u16 = 1193;
@@ -27,6 +29,8 @@ const SESSION: &str = "SELECT CONNECTION_ID() + 0, @@hostname, @@port";
 pub(crate) struct SessionState {
     id: String,
     settings: Settings,
+    /// Those that the server gives to new sessions at this moment.
+    of_new: Settings,
 }
 
 /// The settings of a session that decide how statements are carried out.
@@ -49,8 +53,9 @@ impl SessionState {
             Err(Error::Answered(answer)) if answer.code == NO_VARIABLE => connection.query(STATE).await?,
             answered => answered?,
         };
-        let [id, isolation, autocommit] = told(rows)?;
-        Ok(Self { id, settings: Settings { isolation, autocommit } })
+        let [id, isolation, autocommit, isolation_of_new, autocommit_of_new] = told(rows)?;
+        let of_new = Settings { isolation: isolation_of_new, autocommit: autocommit_of_new };
+        Ok(Self { id, settings: Settings { isolation, autocommit }, of_new })
     }
 
     /// Whether a greeting means this session, of whose number it has room for the lower half.
@@ -67,9 +72,10 @@ impl SessionState {
         (self.id != now.id).then(|| "another session of the server answers".to_owned())
     }
 
-    /// Fails if the session, whose user has set nothing yet, has other settings than those of a fresh one.
+    /// Fails if the session, whose user has set nothing yet, has other settings than those of a fresh one: of one at the beginning,
+    /// or of one now, because somebody may have changed the server's meanwhile.
     pub(crate) fn check_fresh(&self, usual: &Settings) -> Result<(), String> {
-        if self.settings == *usual {
+        if self.settings == *usual || self.settings == self.of_new {
             return Ok(());
         }
         Err(format!(
@@ -162,9 +168,12 @@ mod tests {
 
     #[test]
     fn what_has_changed_is_told() {
+        let settings =
+            |isolation: &str| Settings { isolation: isolation.to_owned(), autocommit: "1".to_owned() };
         let state = |id: &str, isolation: &str| SessionState {
             id: id.to_owned(),
-            settings: Settings { isolation: isolation.to_owned(), autocommit: "1".to_owned() },
+            settings: settings(isolation),
+            of_new: settings("REPEATABLE-READ"),
         };
         let then = state("7", "REPEATABLE-READ");
         assert_eq!(then.changed(&then), None);
@@ -177,6 +186,21 @@ mod tests {
         );
         assert_eq!(then.check_fresh(&then.settings), Ok(()));
         assert!(then.is_named(7) && state("4294967303", "").is_named(7) && !then.is_named(8));
-        assert!(then.check_fresh(&state("7", "SERIALIZABLE").settings).is_err());
+        let usual = &then.settings;
+        assert_eq!(
+            state("7", "REPEATABLE-READ").check_fresh(&settings("SERIALIZABLE")),
+            Ok(()),
+            "it is as it was made"
+        );
+        assert!(state("7", "SERIALIZABLE").check_fresh(usual).is_err(), "somebody has set it");
+        // an administrator has changed what new sessions are given
+        let of_new = settings("READ-COMMITTED");
+        let given = SessionState { of_new, ..state("7", "READ-COMMITTED") };
+        assert_eq!(given.check_fresh(usual), Ok(()));
+        assert!(
+            SessionState { of_new: settings("READ-COMMITTED"), ..state("7", "SERIALIZABLE") }
+                .check_fresh(usual)
+                .is_err()
+        );
     }
 }
