@@ -171,6 +171,7 @@ fn needed_file(store: &str) -> Option<&'static str> {
     match store {
         "postgres" => Some("pg_wal/000000010000000000000001"),
         "mariadb" => Some("/ib_logfile0"),
+        "mysql" => Some("/ibdata1"),
         "redis" => Some("/appendonly.aof.manifest"),
         "tarantool" => Some(".snap"),
         _ => None,

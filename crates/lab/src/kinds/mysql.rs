@@ -25,7 +25,12 @@ pub(super) static KIND: Kind = Kind {
     init,
     run,
     sweep: None,
-    damaged: &[],
+    damaged: &[
+        "Invalid redo log header checksum",
+        "Database page corruption on disk or a failed file read",
+        "could not be found in the doublewrite buffer",
+        "Could not find any file associated with the tablespace ID",
+    ],
 };
 
 /// By default `root` may log in through the socket file alone, which no client here uses.
