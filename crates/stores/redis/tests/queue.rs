@@ -173,7 +173,7 @@ fn a_consumer_at_work_keeps_what_it_holds_and_one_that_stalls_does_not() {
         assert!(timeout(Duration::from_mins(1), inherited).await.unwrap());
         assert_eq!(heir.settle().await.unwrap(), AckAnswer::Answered);
         // the messages that it held were no longer its own to acknowledge
-        assert_eq!(stalled.settle().await.unwrap(), AckAnswer::Sent);
+        assert_eq!(stalled.settle().await.unwrap(), AckAnswer::Read);
     });
 }
 
@@ -219,7 +219,7 @@ fn what_others_have_claimed_is_left_to_them() {
         assert_eq!(others(queues.pending(0)), claimed);
         // the other consumer acknowledges one, so that of the three held messages two are pending
         assert_eq!(queues.tell::<u64>(0, "XACK", &claimed[..1]), 1);
-        assert_eq!(first.settle().await.unwrap(), AckAnswer::Sent);
+        assert_eq!(first.settle().await.unwrap(), AckAnswer::Read);
         assert_eq!(others(queues.pending(0)), claimed[1..]);
 
         let mut stopped = queues.subscriber(1).await;
