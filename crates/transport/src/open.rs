@@ -58,7 +58,7 @@ impl Open {
         const CLOSED: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
         let mut looked = [PollFd::new(&self.stream, PollFlags::RDHUP)];
         let seen = poll(&mut looked, Some(&Timespec::default()));
-        seen.is_ok_and(|seen| seen > 0) && looked[0].revents().intersects(CLOSED)
+        seen.is_ok() && looked.iter().any(|looked| looked.revents().intersects(CLOSED))
     }
 
     /// Reads what has arrived, without waiting.

@@ -573,10 +573,11 @@ impl Subscriber {
             Ok(()) => self.connection.answer(ids::COMMIT_OK).await.map(drop),
             Err(closed) => Err(closed),
         };
-        answer.map(|()| AckAnswer::Answered).map_err(|error| match self.connection.reached(commit) {
-            true => Attempt::Unknown(error.into()),
-            false => Attempt::Failed(error.into()),
-        })
+        match answer {
+            Ok(()) => Ok(AckAnswer::Answered),
+            Err(error) if self.connection.reached(commit) => Err(Attempt::Unknown(error.into())),
+            Err(error) => Err(Attempt::Failed(error.into())),
+        }
     }
 }
 

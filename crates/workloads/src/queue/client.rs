@@ -443,7 +443,10 @@ mod tests {
     use acidtest_engine::{Extent, Load, Stop, Trial};
 
     use super::*;
-    use crate::{at_once, queue::Parameters};
+    use crate::{
+        at_once,
+        queue::{Parameters, ledger::Entry},
+    };
 
     /// A queue of loaded messages, and the connections of one consumer to it.
     #[derive(Clone)]
@@ -454,6 +457,8 @@ mod tests {
         /// Whether the first acknowledgement is never answered.
         hangs: bool,
         hung: Arc<AtomicBool>,
+        /// Whether each acknowledgement is answered with an error that proves that it had no effect.
+        refuses: bool,
         /// The flag that the store hands messages out with; `None` if it has none.
         redelivered: Option<bool>,
     }
@@ -483,6 +488,7 @@ mod tests {
                 next: Arc::new(Mutex::new(next)),
                 hangs,
                 hung: Arc::default(),
+                refuses: false,
                 redelivered: None,
             }
         }
@@ -551,6 +557,9 @@ mod tests {
             if std::mem::take(&mut self.taken) > 0 && self.table.hangs && !self.table.hung.swap(true, SeqCst)
             {
                 std::future::pending::<()>().await;
+            }
+            if self.table.refuses {
+                return Err(Attempt::Failed(Fault::answered("read-only")));
             }
             Ok(AckAnswer::Answered)
         }
@@ -755,6 +764,21 @@ mod tests {
         take(&mut consumer);
         at_once(consumer.connect()).unwrap();
         assert_eq!(lost(&table), 0);
+    }
+
+    /// What is proved not to be acknowledged must come again, on another connection.
+    #[test]
+    fn what_the_store_has_refused_to_acknowledge_must_come_again() {
+        let table = Table { refuses: true, ..Table::new(&[Some(0), None], false) };
+        let mut consumer = table.consumer();
+        at_once(consumer.connect()).unwrap();
+        take(&mut consumer);
+        let refused = at_once(consumer.attempt(&ConsumeOperation));
+        assert!(matches!(refused, Attempt::Failed(fault) if fault.connection_lost));
+        consumer.account(ConsumeOperation, Outcome::Failed);
+        at_once(consumer.connect()).unwrap();
+        assert_eq!(table.scenario.ledger.outstanding(), 2, "it, and the one that was not handed out");
+        assert!(table.scenario.ledger.entries().all(Entry::is_lost));
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Entry {
 
     /// With an acknowledgement that has come so far, at least.
     fn acknowledged_as(self, at_least: u8) -> u8 {
-        self.0 & !ACKNOWLEDGED | self.acknowledged().max(at_least)
+        (self.0 & !ACKNOWLEDGED) | self.acknowledged().max(at_least)
     }
 
     /// Whether it was lost though it had been delivered: a consumer held it.
@@ -587,7 +587,7 @@ impl Ledger {
     /// allowed if both had the flag that it was the first, or if the acknowledgements of both were answered.
     fn merge_entry(&self, mine: &AtomicU8, theirs: Entry) {
         let before = change(mine, |Entry(mine)| {
-            Entry(mine | theirs.0 & !ACKNOWLEDGED).acknowledged_as(theirs.acknowledged())
+            Entry(mine | (theirs.0 & !ACKNOWLEDGED)).acknowledged_as(theirs.acknowledged())
         });
         if !(before.was_delivered() && theirs.was_delivered()) {
             return;
