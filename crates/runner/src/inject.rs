@@ -12,6 +12,7 @@ use acidtest_engine::SoFar;
 use acidtest_lab::Member;
 use acidtest_model::{Commands, Disruption, Injection, Role, Timeline};
 use acidtest_report::InjectionFigures;
+use acidtest_workloads::{Audit, queue::DOUBTFUL};
 
 use crate::{
     Failure, OpenOptions,
@@ -116,14 +117,15 @@ impl Injected {
         self.last_change = self.last_change.and(so_far.last_changed);
     }
 
-    /// Takes into account that of so many messages nobody knows whether they were consumed: what may have been gone is not what
-    /// the store had to keep.
-    pub(crate) fn doubt(&mut self, messages: u64) {
-        self.outstanding = self.outstanding.map(|outstanding| outstanding.saturating_sub(messages));
-    }
-
     /// All that were carried out as a result keeps them.
-    pub(crate) fn all_figures(all: &[Self], hit: impl Fn(Role, &Disruption) -> Hit) -> Vec<InjectionFigures> {
+    ///
+    /// Messages of which the audit does not know whether they were consumed are none that the store had to keep.
+    pub(crate) fn all_figures(
+        all: &[Self],
+        audit: &Audit,
+        hit: impl Fn(Role, &Disruption) -> Hit,
+    ) -> Vec<InjectionFigures> {
+        let doubtful = audit.evidence.get(DOUBTFUL).map_or(0, |messages| messages.unsigned_abs());
         let settled = |before: &[Self], at: Option<Duration>| {
             let is_back =
                 |each: &Self| each.answered.zip(at).is_some_and(|(back, at)| back + BACK_AT_WORK <= at);
@@ -133,6 +135,8 @@ impl Injected {
         each.map(|(index, one)| {
             let Injection { member, disruption, .. } = &one.injection;
             let Hit { is_noticed, keeps } = hit(*member, disruption);
+            let outstanding = one.outstanding.map(|outstanding| outstanding.saturating_sub(doubtful));
+            let one = Self { outstanding, ..one.clone() };
             one.figures(is_noticed || !settled(&all[..index], one.at), keeps)
         })
         .collect()
@@ -677,17 +681,26 @@ mod tests {
         };
         let is_crash = |injected: &Injected, keeps| {
             let figures =
-                Injected::all_figures(std::slice::from_ref(injected), |_, _| Hit { is_noticed: true, keeps });
+                Injected::all_figures(std::slice::from_ref(injected), &Audit::unknown("gone"), |_, _| Hit {
+                    is_noticed: true,
+                    keeps,
+                });
             figures[0].crash
         };
         let killed = injected(kill);
         assert!(is_crash(&killed, true));
         assert!(is_crash(&Injected { outstanding: Some(1), ..killed.clone() }, true));
-        let mut doubted = Injected { outstanding: Some(5), ..killed.clone() };
-        doubted.doubt(4);
-        assert!(is_crash(&doubted, true));
-        doubted.doubt(1);
-        assert!(!is_crash(&doubted, true), "all that was outstanding may have been consumed");
+        let mut audit = Audit::unknown("gone");
+        audit.evidence.insert(DOUBTFUL.to_owned(), 4);
+        let doubted = |outstanding| Injected { outstanding: Some(outstanding), ..killed.clone() };
+        let is_left = |one: Injected| {
+            let hit = |_: Role, _: &Disruption| Hit { is_noticed: true, keeps: true };
+            Injected::all_figures(&[one], &audit, hit)[0].crash
+        };
+        assert!(
+            is_left(doubted(5)) && !is_left(doubted(4)),
+            "all that was outstanding may have been consumed"
+        );
         assert!(!is_crash(&killed, false), "it keeps nothing of that level");
         let others = [
             injected(Disruption::Restart),

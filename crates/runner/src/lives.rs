@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use acidtest_engine::Measurement;
 use acidtest_model::{EffectiveDurability, EffectiveSettings, Role};
 use acidtest_report::RestartFigures;
 use acidtest_workloads::{Audit, Identity, Restart, Store, guarantee::LOCK};
@@ -148,6 +149,8 @@ pub(crate) struct Lookout {
     asking: Option<Answers>,
     /// How many operations had ended with their connection when the members were last asked.
     interrupted: u64,
+    /// How many had when clients were last looked at.
+    seen: u64,
     /// Whether a member was being ended, so that they are to be asked once it is back.
     was_ending: bool,
     rested: Instant,
@@ -155,7 +158,7 @@ pub(crate) struct Lookout {
 
 impl Lookout {
     pub(crate) fn new() -> Self {
-        Self { asking: None, interrupted: 0, was_ending: false, rested: Instant::now() }
+        Self { asking: None, interrupted: 0, seen: 0, was_ending: false, rested: Instant::now() }
     }
 
     /// Goes on while clients are driven, of whose operations so many have ended with their connection. `measured` is how long the
@@ -167,6 +170,7 @@ impl Lookout {
         interrupted: u64,
         measured: Option<Duration>,
     ) {
+        self.seen = interrupted;
         let ending: Vec<bool> = instance.lives.iter().map(|lives| injector.is_ending(lives.role)).collect();
         for (lives, is_ending) in instance.lives.iter_mut().zip(&ending) {
             lives.is_asked |= is_ending;
@@ -201,20 +205,18 @@ impl Lookout {
         }
     }
 
-    /// Asks once more, when the clients are done and every member is back. One that is lost says nothing. So many operations have
-    /// ended with their connection.
+    /// Asks once more, when the clients are done and every member is back. One that is lost says nothing.
     pub(crate) async fn end(
         self,
         instance: &mut Instance,
         injector: &mut Injector<'_>,
-        at: Duration,
-        interrupted: u64,
+        measured: &Measurement,
     ) {
         drop(self.asking);
         for (role, answer) in instance.who_answer().await {
-            note(instance, injector, role, answer, (Some(at), true));
+            note(instance, injector, role, answer, (Some(measured.window), true));
         }
-        if interrupted == 0 {
+        if self.seen + measured.reconnects == 0 {
             instance.lives.iter_mut().for_each(Lives::take_in);
         }
     }

@@ -20,7 +20,6 @@ use acidtest_report::{
 };
 use acidtest_workloads::{
     AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
-    queue::DOUBTFUL,
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -577,19 +576,17 @@ impl Runner<'_, '_> {
         let timeline = faults.timeline(Cell::length(self.plan, workload), || draws.random());
         let without = self.result.cells[index].without.clone();
         let watcher = &mut self.environment.watcher;
-        let mut driven = trial.drive(instance, load, &timeline, watcher).await?;
+        let driven = trial.drive(instance, load, &timeline, watcher).await?;
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
         instance.has_restarted().await;
-        let doubtful = audit.evidence.get(DOUBTFUL).map_or(0, |messages| messages.unsigned_abs());
-        driven.injected.iter_mut().for_each(|injected| injected.doubt(doubtful));
         let keeps = trial.kept_by(Role::Server, &settings);
         let has_lost_connections = driven.measurement.reconnects > 0 && driven.injected.is_empty();
         if !instance.judge_restarts(&mut audit, keeps, &without, has_lost_connections) && driven.crashed {
             audit.across_crash(&without);
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
-        let injections = Injected::all_figures(&driven.injected, |member, disruption| Hit {
+        let injections = Injected::all_figures(&driven.injected, &result.audit, |member, disruption| Hit {
             is_noticed: trial.is_noticed(member, disruption),
             keeps: trial.keeps(member, &settings),
         });

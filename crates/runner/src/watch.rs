@@ -215,8 +215,7 @@ pub(crate) async fn drive(
     told.rest(trial.operations(), &measurement, watcher);
     injector.look(measurement.window, trial.so_far().last_acknowledged);
     let silent = injector.end(measurement.window, || trial.so_far(), instance).await?;
-    let interrupted = trial.so_far().interrupted + measurement.reconnects;
-    lookout.end(instance, &mut injector, measurement.window, interrupted).await;
+    lookout.end(instance, &mut injector, &measurement).await;
     let injected = injector.into_done();
     told.faults(&injected, watcher);
     if let Some(failure) = failed {
