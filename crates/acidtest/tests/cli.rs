@@ -545,7 +545,7 @@ fn an_interrupted_run_ends_tidily_with_what_it_measured() {
         std::thread::sleep(Duration::from_millis(700));
         signal(name, child.id());
         let ended = wait(child).expect(130);
-        assert!(ended.stdout.contains("interrupted: cells and trials are missing"), "{}", ended.stdout);
+        assert!(ended.stdout.contains("The run was interrupted: "), "{}", ended.stdout);
         assert_eq!(bench.result()["interrupted"], true);
         bench.assert_clean();
     }

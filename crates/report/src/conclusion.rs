@@ -21,13 +21,31 @@ const GROUPS: usize = 6;
 
 /// The conclusion's sentences, each on a line of its own.
 pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
+    let interrupted = interrupted(result).map(|said| format!("\n{said}")).unwrap_or_default();
     if result.plan.capacity.is_some() {
-        return capacity::conclusion::conclusion(result, names);
+        return capacity::conclusion::conclusion(result, names) + &interrupted;
     }
     let mut lines = vec![verdicts(result, names)];
     lines.extend(failing(result, names));
     lines.extend(fastest(result, names));
-    lines.join("\n")
+    lines.join("\n") + &interrupted
+}
+
+/// Says that the run was interrupted, and how much of it there is.
+fn interrupted(result: &RunResult) -> Option<String> {
+    if !result.interrupted {
+        return None;
+    }
+    if result.plan.capacity.is_some() {
+        return Some("The run was interrupted: searches may not have come to their ends.".to_owned());
+    }
+    let trials = || result.cells.iter().flat_map(|cell| &cell.trials);
+    let asked = u64::from(result.plan.trials).saturating_mul(result.cells.len() as u64);
+    let short = trials().filter(|trial| trial.was_interrupted()).count();
+    let short =
+        if short > 0 { format!(", {} of them cut short", count(short as u64)) } else { String::new() };
+    let made = count(trials().count() as u64);
+    Some(format!("The run was interrupted: {made} of its {} trials were made{short}.", count(asked)))
 }
 
 /// How many cells hold, and the verdicts of the others.
@@ -385,6 +403,24 @@ mod tests {
         let text = said(&result);
         assert!(text.contains("Lowest p99 of those that hold: sqlite native, p99 "), "{text}");
         assert!(text.ends_with("; not all of the rate was done by sqlite soft."), "{text}");
+    }
+
+    #[test]
+    fn an_interruption_is_said() {
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+        assert!(!said(&result).contains("interrupted"));
+        result.interrupted = true;
+        result.cells[1].trials.truncate(1);
+        let told = |result: &RunResult| said(result).lines().last().unwrap().to_owned();
+        assert_eq!(told(&result), "The run was interrupted: 4 of its 6 trials were made.");
+        result.cells[1].trials[0].stopped =
+            Some(crate::StopFigures { reason: "interrupted".to_owned(), detail: String::new() });
+        assert_eq!(
+            told(&result),
+            "The run was interrupted: 4 of its 6 trials were made, 1 of them cut short."
+        );
+        result.plan.capacity = Some(crate::CapacityPlan::default());
+        assert!(told(&result).starts_with("The run was interrupted: searches may not"), "{}", told(&result));
     }
 
     #[test]

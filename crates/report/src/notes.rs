@@ -91,9 +91,6 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
     if let Some(processes) = result.plan.client_processes() {
         notes.push(apart(result, processes));
     }
-    if result.interrupted {
-        notes.push("interrupted: cells and trials are missing.".to_owned());
-    }
     notes
 }
 

@@ -119,7 +119,6 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
                 @for address in names.addresses() { p { (address) } }
                 @for line in conclusion(result, &names).lines() { p.conclusion { (line) } }
                 @if let Some(waiting) = waiting(result, &names) { p.bad { (waiting) } }
-                @if result.interrupted { p.bad { "Interrupted: cells and trials are missing." } }
             }
             nav {
                 @for (anchor, word) in [("cells", if searched { "Capacity" } else { "Cells" }), ("prices", "Prices"), ("sweeps", if searched { "Curves" } else { "Scaling" }), ("latency", if searched { "" } else { "Latency" }),
@@ -496,7 +495,7 @@ mod tests {
             "{said}"
         );
         let after = of(&result, false);
-        assert!(after.contains("interrupted: cells") && after.contains("Not run"), "{after}");
+        assert!(after.contains("The run was interrupted: 3 of its 6 trials") && after.contains("Not run"), "{after}");
         let whole = of(&grid.result(), true);
         assert!(whole.contains("×") && !whole.contains("no trial yet"), "{whole}");
     }
