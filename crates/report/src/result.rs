@@ -437,6 +437,19 @@ pub struct StopFigures {
     pub detail: String,
 }
 
+impl StopFigures {
+    /// Whether clients gave up the server.
+    #[must_use]
+    pub fn is_server_gone(&self) -> bool {
+        self.reason == "server gone"
+    }
+
+    /// Notes that the server answered when the trial was over, although clients had given it up.
+    pub fn answers_after_all(&mut self) {
+        self.detail += "; the server answered when the trial was over";
+    }
+}
+
 impl From<Stop> for StopFigures {
     fn from(stop: Stop) -> Self {
         let (reason, detail) = match stop {
@@ -887,6 +900,18 @@ mod tests {
         near(scaled(&[injected(9.0, Some(9.0), Some(12.0))], false), 10.0 / 9.0);
         // nothing was ever served: there is no time left to take a rate of
         near(scaled(&[injected(0.0, None, None)], false), 1.0);
+    }
+
+    #[test]
+    fn a_server_that_came_again_is_not_left_as_gone() {
+        let mut stopped = StopFigures::from(Stop::ServerGone("it was killed by signal 9".to_owned()));
+        assert!(stopped.is_server_gone() && !StopFigures::from(Stop::Interrupted).is_server_gone());
+        stopped.answers_after_all();
+        let mut result = Grid::default().result();
+        result.cells[0].trials[0].stopped = Some(stopped);
+        let said = crate::render(&result, crate::Style { color: false, width: None }).unwrap();
+        let told = "server gone: it was killed by signal 9; the server answered when the trial was over";
+        assert!(said.contains(told), "{said}");
     }
 
     #[test]

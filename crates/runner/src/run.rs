@@ -453,7 +453,7 @@ impl Runner<'_, '_> {
         // back in time may never do so
         let is_spent = |trial: &TrialResult| {
             let is_forgetful = !instance.effective.durability.survives_a_kill();
-            let is_gone = trial.stopped.as_ref().is_some_and(|stopped| stopped.reason == "server gone");
+            let is_gone = trial.stopped.as_ref().is_some_and(StopFigures::is_server_gone);
             !trial.restarts.is_empty() || !trial.injections.is_empty() && (is_forgetful || is_gone)
         };
         let strikes = !self.faults[faults].is_none();
@@ -607,6 +607,7 @@ impl Runner<'_, '_> {
             result.stopped = Some(StopFigures { reason: "server gone".to_owned(), detail });
             result.server_log = lost.log;
         } else {
+            trial.see_afterwards(instance, &mut result.stopped).await;
             self.clear_away(&trial, instance, data, reusable).await;
         }
         Ok(result)

@@ -11,16 +11,17 @@ use acidtest_lab::Lab;
 use acidtest_model::{
     Address, Commands, Disruption, EffectiveDurability, EffectiveSettings, Role, Secret, StoreError, Timeline,
 };
+use acidtest_report::StopFigures;
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
     hosted::HostedTrial,
 };
 
 use crate::{
-    Failure, Watcher,
-    answer::{PATIENCE, takes_connections, within},
+    Failure, OpenOptions, Watcher,
+    answer::{PATIENCE, open, takes_connections, within},
     driver::{Driver, Spread},
-    instance::{Instance, LostMember},
+    instance::{Instance, LostMember, Way},
     watch::{self, Driven},
 };
 
@@ -346,6 +347,18 @@ impl<'a> TrialRun<'a> {
             if let Some(how) = services.ended() {
                 return Err(how);
             }
+        }
+    }
+
+    /// Notes that the server is there after all, if it is not known to be lost.
+    pub(crate) async fn see_afterwards(&self, instance: &Instance, stopped: &mut Option<StopFigures>) {
+        // what is gone may be what clients talk to in front of it
+        let gone = stopped.as_mut().filter(|stopped| stopped.is_server_gone() && !self.has_gateway());
+        let Some(stopped) = gone else { return };
+        let Way { target, address, locks, .. } = instance.way();
+        let options = OpenOptions { durability: None, locks: locks.as_ref() };
+        if open(&target, &address, options).await.is_ok() {
+            stopped.answers_after_all();
         }
     }
 
