@@ -225,6 +225,7 @@ struct OfTrial {
     reconnects: Option<u64>,
     connect_ns: Option<Decimal>,
     faults: Option<u64>,
+    served_seconds: Option<Decimal>,
     rows_at_start: Option<u64>,
     load_seconds: Option<Decimal>,
     rows_at_end: Option<u64>,
@@ -257,6 +258,7 @@ impl OfTrial {
             reconnects: Some(trial.reconnects),
             connect_ns: trial.connect_ns.map(Decimal),
             faults: Some(total(trial.faults.values().copied())),
+            served_seconds: trial.served_seconds.map(Decimal),
             rows_at_start: Some(trial.data.rows),
             load_seconds: trial.data.load_seconds.map(Decimal),
             rows_at_end: trial.size.as_ref().map(|size| size.rows),
@@ -330,7 +332,7 @@ mod tests {
     fn nothing_is_a_header() {
         let header = columns().unwrap();
         assert_eq!(csv([]).unwrap(), header.join(",") + "\r\n");
-        assert_eq!((header[0].as_str(), header.len()), ("run", 64));
+        assert_eq!((header[0].as_str(), header.len()), ("run", 65));
     }
 
     #[test]

@@ -53,7 +53,8 @@ impl TrialResult {
     fn times_of_faults(&self) -> impl Iterator<Item = (f64, f64)> {
         self.injections.iter().filter(|injected| !injected.missed).filter_map(|injected| {
             let served_again = injected.unserved().map_or(injected.next_ok_seconds, |(_, until)| until);
-            let until = served_again.into_iter().chain(injected.answered_seconds).reduce(f64::max);
+            // it goes on where nobody was served again
+            let until = served_again.map(|until| injected.answered_seconds.map_or(until, |on| on.max(until)));
             Some((injected.at_seconds?, until.unwrap_or(f64::INFINITY)))
         })
     }
@@ -155,6 +156,9 @@ mod tests {
             second.ended = [(name.clone(), [("failed".to_owned(), 1)].into())].into();
         }
         assert_eq!(turned_away.errors(), Some(5.0 / 9.0));
+        // where nobody was served again, all of that is the fault's
+        turned_away.injections = vec![InjectionFigures { next_ok_seconds: None, ..kill.clone() }];
+        assert_eq!(turned_away.errors(), Some(0.0));
         // it was over before
         trial.injections = vec![InjectionFigures {
             at_seconds: Some(1.1),

@@ -27,6 +27,7 @@ mod result;
 #[cfg(test)]
 mod sample;
 mod scalability;
+mod served;
 mod so_far;
 mod statistics;
 mod steadiness;

@@ -30,7 +30,7 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 18] = [
+const SORTS: [&str; 19] = [
     "cells not run",
     "limits",
     "settings",
@@ -40,6 +40,7 @@ const SORTS: [&str; 18] = [
     "faults brought about",
     "restarts unasked",
     "crashes",
+    "outages",
     "price of faults",
     "verdicts",
     "faults",
@@ -52,8 +53,8 @@ const SORTS: [&str; 18] = [
 ];
 
 /// The sorts of notes that say nothing of a search, whose trials have different rates and go beyond what a store carries.
-const OF_ONE_RATE: [&str; 6] =
-    ["price of faults", "faults", "overload", "drift", "dependent seconds", "the bench's limit"];
+const OF_ONE_RATE: [&str; 7] =
+    ["outages", "price of faults", "faults", "overload", "drift", "dependent seconds", "the bench's limit"];
 
 /// A note on some cells or trials: its sort, its text, and the cells or trials that it is about.
 struct Note {
@@ -173,6 +174,21 @@ fn statistics(result: &RunResult) -> Vec<String> {
             shown.collect::<Vec<_>>().join(", ")
         ));
     }
+    let sweeps = sweeps(result);
+    let has_law = sweeps.iter().any(|sweep| sweep.law.is_some());
+    if result.is_disturbed() {
+        let resting = [("prices", prices().next().is_some()), ("the law of scaling", has_law)];
+        let resting: Vec<&str> =
+            resting.into_iter().filter(|(_, is_there)| *is_there).map(|(what, _)| what).collect();
+        let resting = match &resting[..] {
+            [] => String::new(),
+            resting => format!("; what rests on it: {}", resting.join(", ")),
+        };
+        notes.push(format!(
+            "ok/s is of the whole measured part, outages included; served/s is of the time in which somebody was served, without \
+             the longest outage of each fault and of each restart that nobody asked for{resting}."
+        ));
+    }
     let divided = result.divided_rounds();
     if divided > 0 && prices().next().is_some() {
         notes.push(format!(
@@ -181,9 +197,8 @@ fn statistics(result: &RunResult) -> Vec<String> {
             result.plan.trials
         ));
     }
-    let sweeps = sweeps(result);
     let most = sweeps.iter().map(|sweep| sweep.points().len()).max();
-    if sweeps.iter().any(|sweep| sweep.law.is_some()) {
+    if has_law {
         notes.push(
             "scalability: X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther), least squares, intervals by bootstrap; a \
              peak beyond the clients that were run is a guess."
@@ -385,10 +400,24 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
             );
         }
     }
+    if let Some(trial) = cell.hardly_served() {
+        let unserved = trial.seconds * (1.0 - trial.share_served());
+        note(
+            "outages",
+            format!(
+                "nobody was served for {unserved:.2} of the {:.2} s of trial {}: too little is left for a price of it, or against \
+                 it; a longer --duration would leave more",
+                trial.seconds, trial.round
+            ),
+        );
+    }
     if let Some(price) = result.price_of_faults(cell) {
         note(
             "price of faults",
-            format!("in the seconds after its faults {} of the throughput without them", ratio(&price)),
+            format!(
+                "in the seconds after its faults {} of the throughput without them in the same seconds",
+                ratio(&price)
+            ),
         );
     }
     let client = cell.mean(|trial| trial.resources.client.cpu_mean);
@@ -560,13 +589,14 @@ fn injection(injected: &InjectionFigures) -> String {
             "nothing had been acknowledged since the fault before it, so that it says nothing".to_owned()
         }
         (None, _) => "nothing had been acknowledged before it, so that it says nothing".to_owned(),
-        (Some(_), None) if injected.unserved_from_seconds.is_some_and(|from| from > at_seconds + 1.0) => {
-            format!(
-                "nobody was served from {:.2} s to the end",
-                injected.unserved_from_seconds.unwrap_or_default()
-            )
+        (Some(_), None) => match injected.unserved_from_seconds.filter(|from| *from > at_seconds + 1.0) {
+            Some(from) => format!("from {from:.2} s on nobody was served again within the run"),
+            None => "nobody was served again within the run".to_owned(),
+        },
+        // an older acidtest looked up to the next fault
+        (Some(_), Some(outage)) if outage < SEEN && injected.overtaken => {
+            "for how long nobody was served is said of that one".to_owned()
         }
-        (Some(_), None) => "nobody was served after it".to_owned(),
         (Some(_), Some(outage)) if outage < SEEN => {
             format!("somebody was served all the time, or again within {:.0} ms", SEEN * 1e3)
         }
@@ -664,7 +694,7 @@ fn of_the_lost(trial: &TrialResult) -> Vec<String> {
 
 /// A life of a server that nobody asked for.
 fn restart(restart: &RestartFigures) -> String {
-    let RestartFigures { member, found_seconds, same_data, servers } = restart;
+    let RestartFigures { member, found_seconds, same_data, servers, .. } = restart;
     let whom = match Role::ALL.into_iter().find(|role| role.name() == member) {
         Some(Role::Locks) => "the lock service".to_owned(),
         _ => format!("the {member}"),
@@ -681,7 +711,14 @@ fn restart(restart: &RestartFigures) -> String {
         Some(at) => format!("found at {at:.2} s"),
         None => "found outside of the measured part".to_owned(),
     };
-    format!("{what}, {found}: nobody had asked for it, and how the one before had ended is not known")
+    let served = match restart.unserved() {
+        Some((from, Some(until))) if until - from >= SEEN => {
+            format!("; nobody was served for {:.2} s from {from:.2} s on", until - from)
+        }
+        Some((from, None)) => format!("; from {from:.2} s on nobody was served again within the run"),
+        _ => String::new(),
+    };
+    format!("{what}, {found}: nobody had asked for it, and how the one before had ended is not known{served}")
 }
 
 /// `once`, `3 times`.
@@ -895,14 +932,14 @@ mod tests {
         let text = said(&result);
         for words in [
             "kill at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served for 1.00 s; 1,234 acknowledged before it, 7 interrupted",
-            "kill of locks at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served after it",
+            "kill of locks at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served again within the run",
             "one crash, ",
             " unanswered: no loss seen",
             "tested by one crash of the server's process, and by no loss of power",
         ] {
             assert!(text.contains(words), "no {words:?} in {text}");
         }
-        // the same cell without a fault is there to compare with, and the seconds before the fault do not count
+        // the same cell without a fault is there to compare with, and the seconds before the end of the fault count for neither
         let mut compared = result.clone();
         for trial in &mut compared.cells[0].trials {
             let second = trial.series[0].clone();
@@ -951,6 +988,22 @@ mod tests {
         assert!(said(&result).contains("what was kept is not known"));
     }
 
+    /// A kill that another one overtakes has its outage, too; an older acidtest looked for it up to the next one.
+    #[test]
+    fn a_kill_that_another_one_overtakes_is_not_said_to_have_stopped_nobody() {
+        let told = |until: f64| {
+            let kill = serde_json::json!({
+                "fault": "kill", "member": "server", "due_seconds": 3.25, "at_seconds": 3.25, "back_seconds": 3.3,
+                "answered_seconds": null, "overtaken": true, "last_ok_seconds": 3.24, "next_ok_seconds": null,
+                "unserved_from_seconds": 3.24, "unserved_until_seconds": until,
+            });
+            injection(&serde_json::from_value(kill).unwrap())
+        };
+        let overtaken = "kill at 3.25 s: the next fault came before it answered again";
+        assert_eq!(told(4.0), format!("{overtaken}; nobody was served for 0.76 s"));
+        assert_eq!(told(3.26), format!("{overtaken}; for how long nobody was served is said of that one"));
+    }
+
     /// A life that nobody asked for is told as what is known of it, and what was lost then as no broken promise.
     #[test]
     fn a_restart_that_nobody_asked_for_is_told() {
@@ -959,7 +1012,10 @@ mod tests {
             found_seconds: Some(1.25),
             same_data,
             servers,
+            unserved_from_seconds: None,
+            unserved_until_seconds: None,
         };
+        let from = Some(0.5);
         let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
         for (figures, words) in [
             (
@@ -967,6 +1023,18 @@ mod tests {
                 "the server restarted, or another one took its place, found at 1.25 s: nobody had asked",
             ),
             (of(Some(true), 1), "the server restarted, found at 1.25 s"),
+            (
+                RestartFigures {
+                    unserved_from_seconds: from,
+                    unserved_until_seconds: Some(1.3),
+                    ..of(Some(true), 1)
+                },
+                "is not known; nobody was served for 0.80 s from 0.50 s on",
+            ),
+            (
+                RestartFigures { unserved_from_seconds: from, ..of(Some(true), 1) },
+                "is not known; from 0.50 s on nobody was served again within the run",
+            ),
             (of(Some(false), 1), "another server answered in the place of the server, found at 1.25 s"),
             (of(None, 3), "3 servers answered at the address of the server, and another one later"),
             (

@@ -157,7 +157,7 @@ pub struct Price {
     pub connecting: Option<Ratio>,
 }
 
-/// The figures of a trial that prices are computed from.
+/// The figures of a trial that prices are computed from. Rates are of the time in which somebody was served.
 struct Priced {
     turn: Turn,
     throughput: f64,
@@ -200,7 +200,7 @@ impl RunResult {
     }
 
     /// What a cell's faults cost once somebody was served again: the rate of its remaining seconds in ratio to that of the
-    /// same cell without faults. `None` where there is no such cell, where one of the two did not hold, or where no
+    /// same cell without faults in the same seconds. `None` where there is no such cell, where one of the two did not hold, or where no
     /// second was left.
     pub(crate) fn price_of_faults(&self, cell: &CellResult) -> Option<Ratio> {
         let is_base = |other: &&CellResult| other.faults.is_none() && cell.same_but(other, &[FAULT]);
@@ -209,10 +209,7 @@ impl RunResult {
             return None;
         }
         let twin = |trial: &TrialResult| base.trials.iter().find(|other| other.turn() == trial.turn());
-        let rates = cell
-            .trials
-            .iter()
-            .filter_map(|trial| Some((trial.rate_after_faults()?, twin(trial)?.rate_after_faults()?)));
+        let rates = cell.trials.iter().filter_map(|trial| trial.rates_after_faults(twin(trial)?));
         Ratio::of_pairs(&rates.collect::<Vec<_>>())
     }
 
@@ -228,6 +225,9 @@ impl RunResult {
         }
         // a store that has lost its data, or serves few, does other work than one at work
         if base.lost_acknowledged() || !base.is_serving() {
+            return None;
+        }
+        if cell.hardly_served().is_some() || base.hardly_served().is_some() {
             return None;
         }
         let turns = || {
@@ -320,19 +320,20 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
     let trials = cell.whole_trials();
     trials
         .map(|trial| {
+            let share = trial.share_served();
             // an operation that is not counted, or not the only one counted, has a figure of its own
             let own = trial.operations.iter().filter(|_| !trial.counted.is_empty());
             let operations = own.map(|each| {
-                (each.name.clone(), each.ok_per_second, each.ok().map(|times| times.p99_ns as f64))
+                (each.name.clone(), each.ok_per_second / share, each.ok().map(|times| times.p99_ns as f64))
             });
             let used = &trial.resources;
             Ok(Priced {
                 turn: trial.turn(),
-                throughput: trial.throughput,
+                throughput: trial.throughput / share,
                 p99: trial.p99()?,
                 operations: operations.collect(),
-                client_cpu: used.client.cpu_seconds / trial.seconds,
-                server_cpu: server_cpu(cell, used).map(|seconds| seconds / trial.seconds),
+                client_cpu: used.client.cpu_seconds / trial.seconds / share,
+                server_cpu: server_cpu(cell, used).map(|seconds| seconds / trial.seconds / share),
                 connecting: trial.connect_ns,
             })
         })

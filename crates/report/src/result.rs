@@ -186,7 +186,13 @@ pub struct TrialResult {
     pub data: DataFigures,
     /// Length of the measured part, in seconds.
     pub seconds: f64,
-    /// Acknowledged operations a second, of all kinds that `counted` names; each operation of a transaction counts.
+    /// Seconds of the measured part in which somebody was served: without the longest outage of each fault and of each
+    /// restart that nobody asked for. None where there were no such events. Missing in older results, whose rates left
+    /// outages out; they are read as rates of the whole measured part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served_seconds: Option<f64>,
+    /// Acknowledged operations a second of the whole measured part, outages included, of all kinds that `counted` names;
+    /// each operation of a transaction counts.
     pub throughput: f64,
     /// The kinds of operation that throughput counts; empty if it counts all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -250,6 +256,13 @@ pub struct RestartFigures {
     pub same_data: Option<bool>,
     /// How many servers had answered at its address before.
     pub servers: u32,
+    /// The longest time in which nobody was served since clients lost their connections by it, up to the next fault or restart:
+    /// its beginning; none if clients lost none in the measured part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unserved_from_seconds: Option<f64>,
+    /// Its end; none if nobody was served again within the measured part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unserved_until_seconds: Option<f64>,
 }
 
 /// Within how many seconds it is seen that somebody is served again.
@@ -293,11 +306,11 @@ pub struct InjectionFigures {
     /// Whether the member was in the same life afterwards, so that the command that was to end it has not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same_life: bool,
-    /// The longest time in which nobody was served since it, up to the next fault: its beginning; none if an older
-    /// acidtest did not look.
+    /// The longest time in which nobody was served since it, up to the next fault or restart, or that this fell into: its
+    /// beginning; none if an older acidtest did not look.
     #[serde(default)]
     pub unserved_from_seconds: Option<f64>,
-    /// Its end; none if it lasted to the end of the measured part.
+    /// Its end; none if nobody was served again within the measured part.
     #[serde(default)]
     pub unserved_until_seconds: Option<f64>,
     /// Whether there was nothing to do it to, because the member was down, or about to stop, already.
@@ -312,26 +325,8 @@ pub struct InjectionFigures {
     /// The last acknowledgement before it; none if nothing had been acknowledged since the fault before it, so that
     /// it proves nothing.
     pub last_ok_seconds: Option<f64>,
-    /// The first acknowledgement after it, as seen every 20 ms; none if there was none.
+    /// The first acknowledgement after it within the measured part, as seen every 20 ms; none if there was none.
     pub next_ok_seconds: Option<f64>,
-}
-
-impl InjectionFigures {
-    /// The longest time, in seconds, in which nobody was served because of the fault; none where nothing is known of
-    /// it, and where it lasted to the end.
-    #[must_use]
-    pub fn outage(&self) -> Option<f64> {
-        let (from, until) = self.unserved()?;
-        Some((until? - from).max(0.0))
-    }
-
-    /// When nobody was served because of the fault: from the one moment to the other, or to the end.
-    pub(crate) fn unserved(&self) -> Option<(f64, Option<f64>)> {
-        match self.unserved_from_seconds {
-            Some(from) => Some((from, self.unserved_until_seconds)),
-            None => Some((self.last_ok_seconds?, self.next_ok_seconds)),
-        }
-    }
 }
 
 /// The origin of a trial's data: loaded, or left by an earlier trial.
@@ -352,7 +347,7 @@ pub struct DataFigures {
 pub struct OperationFigures {
     /// The operation's name, such as `capture`.
     pub name: String,
-    /// Acknowledged operations a second.
+    /// Acknowledged operations a second of the whole measured part, outages included.
     pub ok_per_second: f64,
     /// Number of attempts that lost against another client.
     pub conflicts: u64,
@@ -500,6 +495,7 @@ impl TrialResult {
             data: about.data,
             remarks: about.remarks,
             seconds: measurement.window.as_secs_f64(),
+            served_seconds: None,
             throughput: measurement
                 .operations
                 .iter()
@@ -620,55 +616,6 @@ impl TrialResult {
 }
 
 impl TrialResult {
-    /// Notes the faults that were brought about, and leaves the time out of the rates in which nobody was served
-    /// because of them. Not in an open loop: there, what was due meanwhile is done afterwards.
-    pub fn note_injections(&mut self, injections: Vec<InjectionFigures>, is_open_loop: bool) {
-        let end = self.seconds;
-        let mut away = 0.0;
-        let mut covered = 0.0_f64;
-        for injected in &injections {
-            let Some(at) = injected.at_seconds.filter(|_| !injected.missed) else { continue };
-            let (last, next) = injected.unserved().unwrap_or((at, injected.next_ok_seconds));
-            let from = last.max(covered).min(end);
-            let until = next.unwrap_or(end).min(end);
-            // in ordinary work, too, there are moments in which nothing ends
-            if until - from > SEEN {
-                away += until - from;
-                covered = covered.max(until);
-            }
-        }
-        // where little was served, a rate of that time says nothing of the whole
-        if !is_open_loop && away > 0.0 && away <= end / 2.0 {
-            let served = end / (end - away);
-            self.throughput *= served;
-            for operation in &mut self.operations {
-                operation.ok_per_second *= served;
-            }
-        }
-        self.injections = injections;
-    }
-
-    /// Mean rate of acknowledged operations that throughput counts, in whole seconds of the measured part: those that
-    /// began once somebody was served again after the last fault, or all where there was none. `None` if no such second
-    /// is left, or nobody was served again.
-    pub(crate) fn rate_after_faults(&self) -> Option<f64> {
-        let mut from = 0.0_f64;
-        let hit = |injected: &&InjectionFigures| injected.at_seconds.is_some() && !injected.missed;
-        for injected in self.injections.iter().filter(hit) {
-            let (_, until) = injected.unserved()?;
-            let answered =
-                if injected.overtaken { injected.at_seconds? } else { injected.answered_seconds? };
-            from = from.max(until?).max(answered);
-        }
-        let is_left = |second: &&SecondFigures| {
-            let begins = second.second as f64;
-            begins >= from && begins + 1.0 <= self.seconds + 1e-6
-        };
-        let left: Vec<u64> =
-            self.series.iter().filter(is_left).map(|second| second.ok_of(&self.counted)).collect();
-        (!left.is_empty()).then(|| total(left.iter().copied()) as f64 / left.len() as f64)
-    }
-
     /// The faults that tested the durability level of the cell.
     pub(crate) fn crashes(&self) -> impl Iterator<Item = &InjectionFigures> {
         self.injections.iter().filter(|injected| injected.crash)
@@ -840,7 +787,7 @@ impl CellResult {
         let series: Vec<Vec<f64>> =
             // a fault is no drift
             self.whole_trials()
-                .filter(|trial| trial.injections.is_empty())
+                .filter(|trial| trial.served_seconds.is_none())
                 .map(|trial| trial.whole_seconds(self.rate.is_some()))
                 .collect();
         Steadiness::of(&series)
@@ -874,32 +821,6 @@ mod tests {
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
         }
-    }
-
-    /// The time without service is left out of the rates, once where faults overlap, and not beyond the end.
-    #[test]
-    fn rates_are_of_the_time_in_which_somebody_was_served() {
-        let trial = Grid { seconds: 10, ..Grid::default() }.result().cells[0].trials[0].clone();
-        let scaled = |injections: &[InjectionFigures], is_open_loop| {
-            let mut after = trial.clone();
-            after.note_injections(injections.to_vec(), is_open_loop);
-            let of = |trial: &TrialResult| (trial.throughput, trial.operations[0].ok_per_second);
-            let (before, after) = (of(&trial), of(&after));
-            assert!((after.0 / before.0 - after.1 / before.1).abs() < 1e-9);
-            after.0 / before.0
-        };
-        let near = |scaled: f64, expected: f64| assert!((scaled - expected).abs() < 1e-9, "{scaled}");
-        near(scaled(&[], false), 1.0);
-        near(scaled(&[injected(3.0, Some(2.9), Some(4.9))], false), 10.0 / 8.0);
-        // what was due meanwhile was done afterwards
-        near(scaled(&[injected(3.0, Some(2.9), Some(4.9))], true), 1.0);
-        let twice = [injected(3.0, Some(3.0), Some(5.0)), injected(4.0, None, Some(5.0))];
-        near(scaled(&twice, false), 10.0 / 8.0);
-        near(scaled(&[injected(9.0, Some(9.0), None)], false), 10.0 / 9.0);
-        near(scaled(&[InjectionFigures { at_seconds: None, ..injected(9.0, None, None) }], false), 1.0);
-        near(scaled(&[injected(9.0, Some(9.0), Some(12.0))], false), 10.0 / 9.0);
-        // nothing was ever served: there is no time left to take a rate of
-        near(scaled(&[injected(0.0, None, None)], false), 1.0);
     }
 
     #[test]

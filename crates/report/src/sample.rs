@@ -234,6 +234,7 @@ impl Grid<'_> {
                 left_by: (round > 1).then_some(round - 1),
             },
             seconds: f64::from(self.seconds),
+            served_seconds: None,
             throughput,
             operations,
             series,

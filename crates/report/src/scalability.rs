@@ -23,7 +23,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
-    CellResult, Mean, RunResult,
+    CellResult, Mean, RunResult, TrialResult,
     dimensions::CLIENTS,
     statistics::{SEED, quantile},
 };
@@ -75,8 +75,8 @@ impl Law {
 pub struct Sweep<'a> {
     /// The sweep's cells, by number of clients.
     pub cells: BTreeMap<u32, &'a CellResult>,
-    /// The fitted law; none for fewer than [`FEWEST`] numbers of clients, and none in an open loop, whose throughput
-    /// is the rate that was offered.
+    /// The fitted law; none for fewer than [`FEWEST`] numbers of clients, in an open loop, whose throughput is the rate that was
+    /// offered, and where somebody was served for too little time.
     pub law: Option<Law>,
 }
 
@@ -87,10 +87,11 @@ impl Sweep<'_> {
         self.cells.values().map(|cell| cell.verdict()).max().unwrap_or(Verdict::Unknown)
     }
 
-    /// Throughput at each number of clients, in acknowledged operations a second, with its interval.
+    /// Throughput at each number of clients, in acknowledged operations a second of the time in which somebody was served, with
+    /// its interval.
     #[must_use]
     pub fn points(&self) -> Vec<(u32, Mean)> {
-        self.cells.iter().filter_map(|(clients, cell)| Some((*clients, cell.mean_throughput()?))).collect()
+        self.cells.iter().filter_map(|(clients, cell)| Some((*clients, cell.mean_served()?))).collect()
     }
 }
 
@@ -112,13 +113,13 @@ pub fn sweeps(result: &RunResult) -> Vec<Sweep<'_>> {
 }
 
 fn law_of(cells: &BTreeMap<u32, &CellResult>) -> Option<Law> {
-    let closed = cells.values().all(|cell| cell.rate.is_none());
+    let fits = cells.values().all(|cell| cell.rate.is_none() && cell.hardly_served().is_none());
     let trials = cells.iter().map(|(clients, cell)| {
-        let whole: Vec<f64> = cell.whole_trials().map(|trial| trial.throughput).collect();
+        let whole: Vec<f64> = cell.whole_trials().filter_map(TrialResult::served_per_second).collect();
         (f64::from(*clients), whole)
     });
     let trials: Vec<(f64, Vec<f64>)> = trials.filter(|(_, whole)| !whole.is_empty()).collect();
-    if closed { fit(&trials) } else { None }
+    if fits { fit(&trials) } else { None }
 }
 
 /// Fits the law to trials of throughput at each number of clients. `None` where they are fewer than [`FEWEST`],

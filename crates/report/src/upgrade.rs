@@ -7,7 +7,7 @@ use acidtest_workloads::inventory;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{FORMAT, RunResult};
+use crate::{FORMAT, RunResult, UnreadableHistogram};
 
 /// A result as read from a file, with the file's own format.
 #[derive(Clone, Debug)]
@@ -33,6 +33,9 @@ pub enum UnreadableResult {
     /// A member is missing or has a value of another type.
     #[error("it is no result of acidtest: {0}")]
     NoResult(#[from] serde_json::Error),
+    /// A histogram cannot be read.
+    #[error("it is no result of acidtest: {0}")]
+    NoHistogram(UnreadableHistogram),
 }
 
 /// Reads a result of this format or an earlier one.
@@ -50,11 +53,12 @@ pub fn read(text: &str) -> Result<StoredResult, UnreadableResult> {
         head => head.ok().and_then(|Head { format }| format.as_u64()).ok_or(UnreadableResult::NoFormat)?,
     };
     let format = known(format)?;
-    let result = if format == FORMAT {
+    let mut result: RunResult = if format == FORMAT {
         serde_json::from_str(text)?
     } else {
         serde_json::from_value(upgraded(serde_json::from_str(text)?)?)?
     };
+    result.restore_rates().map_err(UnreadableResult::NoHistogram)?;
     Ok(StoredResult { format, result })
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_engine::SoFar;
+use acidtest_engine::{Extent, SoFar};
 use acidtest_lab::Member;
 use acidtest_model::{Commands, Disruption, Injection, Role, Timeline};
 use acidtest_report::InjectionFigures;
@@ -20,13 +20,8 @@ use crate::{
     command::UserCommand,
     driver::Driver,
     instance::{Instance, LostMember, Way},
+    outages::{Event, Outage, Outages},
 };
-
-/// Two looks at the acknowledgements are near each other if less time than this has passed.
-const NEAR: Duration = Duration::from_millis(40);
-
-/// How long before the end of the measured part the last acknowledgement is, at least, if nobody was served to the end.
-const TO_THE_END: Duration = Duration::from_millis(100);
 
 /// What was acknowledged so shortly before a fault was under way when it came.
 const AT_WORK: Duration = Duration::from_millis(500);
@@ -56,9 +51,8 @@ pub struct Injected {
     pub outstanding: Option<u64>,
     /// How many operations ended with their connection since it, up to the next injection.
     pub interrupted: u64,
-    /// The longest time in which nobody was served since it, up to the next injection; it lasted to the end if it has no
-    /// end here.
-    pub unserved: Option<(Duration, Option<Duration>)>,
+    /// The longest time in which nobody was served since it, up to the next injection or restart, or that this fell into.
+    pub unserved: Option<Outage>,
     /// Whether there was nothing to do it to: the member was down, or about to stop, already.
     pub missed: bool,
     /// Whether the next injection hit the member before it had answered again.
@@ -168,8 +162,8 @@ impl Injected {
             interrupted,
             crash: at.is_some() && tests && !same_life,
             same_life: *same_life,
-            unserved_from_seconds: unserved.map(|(from, _)| from.as_secs_f64()),
-            unserved_until_seconds: unserved.and_then(|(_, until)| Some(until?.as_secs_f64())),
+            unserved_from_seconds: unserved.map(|outage| outage.from.as_secs_f64()),
+            unserved_until_seconds: unserved.and_then(|outage| Some(outage.until?.as_secs_f64())),
             missed: *missed,
             overtaken: *overtaken,
             forced: *forced,
@@ -220,12 +214,12 @@ pub(crate) struct Injector<'a> {
     begun: Instant,
     /// How many operations had ended with their connection when the last injection began.
     interrupted_before: u64,
-    /// When the acknowledgements were last looked at, and the last of them then.
-    looked: Option<(Duration, Duration)>,
+    /// For how long nobody was served since each injection, and since clients lost connections without one.
+    pub(crate) outages: Outages,
 }
 
 impl<'a> Injector<'a> {
-    pub(crate) fn new(timeline: &'a Timeline, commands: &'a Commands) -> Self {
+    pub(crate) fn new(timeline: &'a Timeline, commands: &'a Commands, extent: Extent) -> Self {
         let due = timeline.injections().iter().collect();
         Self {
             commands,
@@ -234,7 +228,10 @@ impl<'a> Injector<'a> {
             done: Vec::new(),
             begun: Instant::now(),
             interrupted_before: 0,
-            looked: None,
+            outages: Outages::new(match extent {
+                Extent::Time(length) => Some(length),
+                Extent::Operations(_) => None,
+            }),
         }
     }
 
@@ -290,6 +287,8 @@ impl<'a> Injector<'a> {
                 begun.last_ok = last_acknowledged.filter(|last| *last > before);
                 begun.last_change = last_changed.filter(|last| *last > before);
                 begun.acknowledged = acknowledged;
+                let at = begun.at.unwrap_or(measured);
+                self.outages.begin(Event::Injection(self.done.len() - 1), at);
             }
         }
         self.wake(driver);
@@ -311,15 +310,11 @@ impl<'a> Injector<'a> {
         }
     }
 
-    /// Notes the acknowledgements after injections, given the last acknowledgement of all at this moment.
-    pub(crate) fn look(&mut self, now: Duration, last: Option<Duration>) {
-        let Some(last) = last else { return };
-        if let Some((then, seen)) = self.looked.replace((now, last)) {
-            // of what was between two looks that are far apart nothing is known
-            let served_again = if now.saturating_sub(then) < NEAR { last } else { then };
-            let until = if last > seen { served_again.max(seen) } else { now };
-            self.unserved(seen, Some(until));
-        }
+    /// Notes the acknowledgements after injections, given the last acknowledgement of all at this moment. What comes behind the
+    /// measured part is none of its.
+    fn look(&mut self, now: Duration, last: Option<Duration>) {
+        let Some(last) = last.filter(|last| self.outages.is_measured(*last)) else { return };
+        self.outages.look(now, last);
         for (index, injected) in self.done.iter_mut().enumerate() {
             // a server that is asked to stop still serves for a while, and so does one that a command is to end
             let is_stopping = |open: &OpenInjection| {
@@ -330,19 +325,6 @@ impl<'a> Injector<'a> {
             }
             let is_later = injected.at.max(injected.last_ok).is_some_and(|before| last > before);
             injected.next_ok = Some(last).filter(|_| is_later);
-        }
-    }
-
-    /// Notes that nobody was served for this time, if it is the longest since the last injection.
-    fn unserved(&mut self, from: Duration, until: Option<Duration>) {
-        let Some(last) = self.done.iter_mut().rfind(|done| !done.missed) else { return };
-        let length =
-            |until: Option<Duration>| until.map_or(Duration::MAX, |until| until.saturating_sub(from));
-        let longest = last.unserved.map_or(Duration::ZERO, |(from, until)| {
-            until.map_or(Duration::MAX, |until| until.saturating_sub(from))
-        });
-        if length(until) > longest {
-            last.unserved = Some((from, until));
         }
     }
 
@@ -413,6 +395,9 @@ impl<'a> Injector<'a> {
         instance: &mut Instance,
     ) -> Result<Option<LostMember>, Failure> {
         let (now, passed) = (Instant::now(), self.passed());
+        let acknowledged = so_far().last_acknowledged;
+        self.look(window, acknowledged);
+        self.outages.end(window, acknowledged);
         self.hurry();
         // the processes of clients have ended by now
         for open in self.open.extract_if(.., |open| matches!(open.state, State::Stalled(..))) {
@@ -428,23 +413,17 @@ impl<'a> Injector<'a> {
             self.wait(AGAIN).await;
         }
         self.count(so_far().interrupted);
-        let seen = self.looked.map(|(_, seen)| seen);
-        if let Some(seen) = seen.filter(|seen| *seen + TO_THE_END < window) {
-            let longest = self.done.iter().rfind(|done| !done.missed).and_then(|last| last.unserved);
-            // the last look may have been a moment after the end
-            let until_end = |until: Option<Duration>| until.map_or(window, |until| until.min(window));
-            let longest =
-                longest.map_or(Duration::ZERO, |(from, until)| until_end(until).saturating_sub(from));
-            if window.saturating_sub(seen) >= longest {
-                self.unserved(seen, None);
-            }
-        }
         Ok(lost)
     }
 
     /// What was done to the members, and what there was no time left for.
     pub(crate) fn into_done(self) -> Vec<Injected> {
-        self.done.into_iter().chain(self.due.into_iter().map(Injected::of)).collect()
+        let done = self
+            .done
+            .into_iter()
+            .enumerate()
+            .map(|(index, done)| Injected { unserved: self.outages.since(Event::Injection(index)), ..done });
+        done.chain(self.due.into_iter().map(Injected::of)).collect()
     }
 
     /// Counts for the last injection what ended with its connection since it, of so many in all.

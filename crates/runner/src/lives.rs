@@ -16,6 +16,7 @@ use crate::{
     answer::{AGAIN, PATIENCE, open, within},
     inject::Injector,
     instance::{Instance, Way},
+    outages::{Event, Outage},
 };
 
 /// The least time between two questions to a member while clients are driven.
@@ -39,6 +40,21 @@ struct Begun {
     identity: Identity,
     /// When it was found, from the beginning of the measured part; none if that was before or after.
     found: Option<Duration>,
+    /// The loss of connections by which it was noticed, and the longest time since in which nobody was served; none where
+    /// clients noticed nothing in the measured part.
+    loss: Option<Event>,
+    unserved: Option<Outage>,
+}
+
+/// When, in a trial, members were asked who answers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    /// From the beginning of the measured part; none if that was before or after.
+    at: Option<Duration>,
+    /// Because clients had lost connections.
+    because: Option<Event>,
+    /// When the clients were done.
+    is_last: bool,
 }
 
 impl Lives {
@@ -54,8 +70,8 @@ impl Lives {
     }
 
     /// Notes who answers. Returns whether an end that it was asked for was one, if that can be told: it is then in another
-    /// life, at the latest when the clients are done (`is_last`), because what is asked to stop may still answer for a while.
-    fn note(&mut self, answer: Vec<Identity>, found: Option<Duration>, is_last: bool) -> Option<bool> {
+    /// life, at the latest when the clients are done, because what is asked to stop may still answer for a while.
+    fn note(&mut self, answer: Vec<Identity>, Asked { at, because, is_last }: Asked) -> Option<bool> {
         if answer.is_empty() {
             return None;
         }
@@ -76,7 +92,7 @@ impl Lives {
         for identity in answer {
             let is_told = self.unasked.iter().any(|begun| begun.identity.life == identity.life);
             if !is_told && !is_known(&self.known, &identity) {
-                self.unasked.push(Begun { identity, found });
+                self.unasked.push(Begun { identity, found: at, loss: because, unserved: None });
             }
         }
         None
@@ -109,6 +125,8 @@ impl Lives {
                 .as_ref()
                 .map(|data| self.known.iter().any(|one| one.data.as_ref() == Some(data))),
             servers: u32::try_from(self.known.len()).unwrap_or(u32::MAX),
+            unserved_from_seconds: begun.unserved.map(|outage| outage.from.as_secs_f64()),
+            unserved_until_seconds: begun.unserved.and_then(|outage| Some(outage.until?.as_secs_f64())),
         })
     }
 }
@@ -151,6 +169,8 @@ pub(crate) struct Lookout {
     interrupted: u64,
     /// How many had when clients were last looked at.
     seen: u64,
+    /// That they have lost connections since; none if they have not.
+    loss: Option<Event>,
     /// Whether a member was being ended, so that they are to be asked once it is back.
     was_ending: bool,
     rested: Instant,
@@ -158,7 +178,7 @@ pub(crate) struct Lookout {
 
 impl Lookout {
     pub(crate) fn new() -> Self {
-        Self { asking: None, interrupted: 0, seen: 0, was_ending: false, rested: Instant::now() }
+        Self { asking: None, interrupted: 0, seen: 0, loss: None, was_ending: false, rested: Instant::now() }
     }
 
     /// Goes on while clients are driven, of whose operations so many have ended with their connection. `measured` is how long the
@@ -178,14 +198,17 @@ impl Lookout {
         if ending.contains(&true) {
             // what answers now may be either life
             (self.asking, self.was_ending) = (None, true);
+            self.loss.take().into_iter().for_each(|loss| injector.outages.forget(loss));
             return;
+        }
+        if self.loss.is_none() && interrupted > self.interrupted {
+            self.loss = measured.map(|measured| injector.outages.begin_loss(measured));
         }
         if let Some(asking) = &mut self.asking {
             if let Ok(answers) = tokio::time::timeout(Duration::ZERO, asking).await {
                 (self.asking, self.rested) = (None, Instant::now());
-                for (role, answer) in answers {
-                    note(instance, injector, role, answer, (measured, false));
-                }
+                let asked = Asked { at: measured, because: self.loss.take(), is_last: false };
+                note(instance, injector, answers, asked);
             }
         } else if (interrupted > self.interrupted || self.was_ending) && self.rested.elapsed() >= REST {
             self.was_ending = false;
@@ -213,25 +236,34 @@ impl Lookout {
         measured: &Measurement,
     ) {
         drop(self.asking);
-        for (role, answer) in instance.who_answer().await {
-            note(instance, injector, role, answer, (Some(measured.window), true));
-        }
+        let answers = instance.who_answer().await;
+        let asked = Asked { at: Some(measured.window), because: self.loss, is_last: true };
+        note(instance, injector, answers, asked);
         if self.seen + measured.reconnects == 0 {
             instance.lives.iter_mut().for_each(Lives::take_in);
+        }
+        for begun in instance.lives.iter_mut().flat_map(|lives| &mut lives.unasked) {
+            begun.unserved = begun.loss.and_then(|loss| injector.outages.since(loss));
         }
     }
 }
 
+/// Notes who answers. Connections that were lost to no restart are none of its.
 fn note(
     instance: &mut Instance,
     injector: &mut Injector<'_>,
-    role: Role,
-    answer: Vec<Identity>,
-    (found, is_last): (Option<Duration>, bool),
+    answers: Vec<(Role, Vec<Identity>)>,
+    asked: Asked,
 ) {
-    let Some(lives) = instance.lives.iter_mut().find(|lives| lives.role == role) else { return };
-    if lives.note(answer, found, is_last) == Some(false) {
-        injector.has_not_ended(role);
+    for (role, answer) in answers {
+        let Some(lives) = instance.lives.iter_mut().find(|lives| lives.role == role) else { continue };
+        if lives.note(answer, asked) == Some(false) {
+            injector.has_not_ended(role);
+        }
+    }
+    let mut begun = instance.lives.iter().flat_map(|lives| &lives.unasked);
+    if let Some(loss) = asked.because.filter(|loss| begun.all(|begun| begun.loss != Some(*loss))) {
+        injector.outages.forget(loss);
     }
 }
 
@@ -252,7 +284,7 @@ impl Instance {
     pub(crate) async fn has_restarted(&mut self) -> bool {
         for (role, answer) in self.who_answer().await {
             if let Some(lives) = self.lives.iter_mut().find(|lives| lives.role == role) {
-                let _ = lives.note(answer, None, true);
+                let _ = lives.note(answer, Asked { is_last: true, ..Asked::default() });
             }
         }
         self.lives.iter().any(|lives| !lives.unasked.is_empty())
@@ -310,6 +342,8 @@ mod tests {
         Identity { life: life.to_owned(), data: data.map(str::to_owned) }
     }
 
+    const LAST: Asked = Asked { at: None, because: None, is_last: true };
+
     fn lives(known: Vec<Identity>) -> Lives {
         Lives { role: Role::Server, known, is_asked: false, unasked: Vec::new() }
     }
@@ -317,23 +351,28 @@ mod tests {
     #[test]
     fn a_life_that_nobody_asked_for_is_told_from_one_that_somebody_did() {
         let mut lives = lives(vec![identity("a", Some("x"))]);
-        assert_eq!(lives.note(vec![identity("a", Some("x"))], None, false), None);
-        assert_eq!(lives.note(Vec::new(), None, false), None, "nobody answers");
+        assert_eq!(lives.note(vec![identity("a", Some("x"))], Asked::default()), None);
+        assert_eq!(lives.note(Vec::new(), Asked::default()), None, "nobody answers");
         assert_eq!(lives.is_same(), None);
         lives.is_asked = true;
-        assert_eq!(lives.note(Vec::new(), None, false), None, "nobody answers yet");
-        assert_eq!(lives.note(vec![identity("b", Some("x"))], None, false), Some(true));
+        assert_eq!(lives.note(Vec::new(), Asked::default()), None, "nobody answers yet");
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], Asked::default()), Some(true));
         lives.is_asked = true;
-        assert_eq!(lives.note(vec![identity("b", Some("x"))], None, false), None, "it may yet end");
-        assert_eq!(lives.note(vec![identity("b", Some("x"))], None, true), Some(false), "it has not ended");
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], Asked::default()), None, "it may yet end");
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], LAST), Some(false), "it has not ended");
         assert_eq!(lives.is_same(), None);
-        let second = Some(Duration::from_secs(1));
-        assert_eq!(lives.note(vec![identity("c", Some("x"))], second, false), None);
-        assert_eq!(lives.note(vec![identity("c", Some("x"))], None, false), None);
+        let (at, because) = (Some(Duration::from_secs(1)), Some(Event::Loss(0)));
+        let asked = Asked { at, because, is_last: false };
+        assert_eq!(lives.note(vec![identity("c", Some("x"))], asked), None);
+        assert_eq!(lives.note(vec![identity("c", Some("x"))], Asked::default()), None);
         assert_eq!(lives.is_same(), Some(true));
+        assert_eq!(lives.unasked[0].loss, because, "what it was noticed by");
+        let (from, until) = (Duration::from_millis(500), None);
+        lives.unasked[0].unserved = Some(Outage { from, until });
         let [one] = &lives.figures().collect::<Vec<_>>()[..] else { panic!("{lives:?}") };
         assert_eq!((one.found_seconds, one.same_data, one.servers), (Some(1.0), Some(true), 1));
-        assert_eq!(lives.note(vec![identity("d", Some("y"))], None, false), None);
+        assert_eq!((one.unserved_from_seconds, one.unserved_until_seconds), (Some(0.5), None));
+        assert_eq!(lives.note(vec![identity("d", Some("y"))], Asked::default()), None);
         assert_eq!(
             (lives.is_same(), lives.figures().count()),
             (Some(false), 2),
@@ -345,7 +384,7 @@ mod tests {
     #[test]
     fn a_server_without_a_name_of_its_data_may_be_another_one() {
         let mut lives = lives(vec![identity("a", None)]);
-        assert_eq!(lives.note(vec![identity("b", None)], None, false), None);
+        assert_eq!(lives.note(vec![identity("b", None)], Asked::default()), None);
         assert_eq!(lives.is_same(), Some(false));
         assert_eq!(lives.figures().next().and_then(|one| one.same_data), None);
     }
@@ -356,19 +395,23 @@ mod tests {
         let (one, other) = (identity("a", None), identity("b", None));
         let mut lives = lives(vec![one.clone(), other.clone()]);
         for _ in 0..3 {
-            lives.note(vec![one.clone()], None, false);
-            lives.note(vec![other.clone(), one.clone()], None, false);
+            lives.note(vec![one.clone()], Asked::default());
+            lives.note(vec![other.clone(), one.clone()], Asked::default());
         }
         assert_eq!((lives.is_same(), lives.servers()), (None, 2));
         // a third one, which was not among those that answered first
-        lives.note(vec![identity("c", None)], None, true);
+        lives.note(vec![identity("c", None)], LAST);
         assert_eq!((lives.is_same(), lives.servers()), (Some(false), 2), "clients may have lost a server");
         lives.take_in();
-        lives.note(vec![identity("c", None)], None, true);
+        lives.note(vec![identity("c", None)], LAST);
         assert_eq!((lives.is_same(), lives.servers()), (None, 3));
         lives.is_asked = true;
-        assert_eq!(lives.note(vec![other.clone()], None, false), Some(true), "another one may have ended");
-        lives.note(vec![one, other], None, false);
+        assert_eq!(
+            lives.note(vec![other.clone()], Asked::default()),
+            Some(true),
+            "another one may have ended"
+        );
+        lives.note(vec![one, other], Asked::default());
         assert_eq!(lives.is_same(), None);
     }
 
@@ -376,7 +419,7 @@ mod tests {
     #[test]
     fn a_server_by_itself_is_not_taken_for_several() {
         let mut lives = lives(vec![identity("a", None)]);
-        lives.note(vec![identity("b", None)], None, true);
+        lives.note(vec![identity("b", None)], LAST);
         lives.take_in();
         assert_eq!((lives.is_same(), lives.servers()), (Some(false), 1));
     }

@@ -590,11 +590,8 @@ impl Runner<'_, '_> {
             is_noticed: trial.is_noticed(member, disruption),
             keeps: trial.keeps(member, &settings),
         });
-        // what was due while nobody was served is done afterwards
-        let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
-        result.note_injections(injections, is_scheduled);
+        result.note_outages(injections, instance.restarts());
         result.connect_ns = connect_ns;
-        result.restarts = instance.restarts();
         result.gauge = driven.gauge;
         result.limits = limits;
         result.size = size;

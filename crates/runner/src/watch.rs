@@ -131,7 +131,7 @@ pub(crate) async fn drive(
     watcher: &mut Watcher<'_>,
 ) -> Result<Driven, Failure> {
     let trial = driver.trial.clone();
-    let mut injector = Injector::new(timeline, commands);
+    let mut injector = Injector::new(timeline, commands, extent);
     let mut lookout = Lookout::new();
     // started anew with the measured part; a trial shorter than the interval has only this one
     let mut sampler = sample(instance, &driver);
@@ -213,7 +213,6 @@ pub(crate) async fn drive(
     driver.go_on_all();
     let measurement = driver.join(of)?;
     told.rest(trial.operations(), &measurement, watcher);
-    injector.look(measurement.window, trial.so_far().last_acknowledged);
     let silent = injector.end(measurement.window, || trial.so_far(), instance).await?;
     lookout.end(instance, &mut injector, &measurement).await;
     let injected = injector.into_done();

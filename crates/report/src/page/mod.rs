@@ -349,7 +349,8 @@ fn each(cell: &CellResult, name: &str, id: &str, charts: &mut Vec<Chart>) -> Mar
 
 /// A table with a row for each trial.
 fn trials(cell: &CellResult) -> Table {
-    let mut table = Table::of(&[
+    let is_disturbed = cell.trials.iter().any(|trial| trial.served_seconds.is_some());
+    let mut titles = vec![
         "trial",
         "verdict",
         "offered",
@@ -362,7 +363,11 @@ fn trials(cell: &CellResult) -> Table {
         "errors",
         "client CPU",
         "server CPU",
-    ]);
+    ];
+    if is_disturbed {
+        titles.insert(4, "served/s");
+    }
+    let mut table = Table::of(&titles);
     for trial in &cell.trials {
         let verdict = trial.audit.verdict;
         let used = &trial.resources;
@@ -372,7 +377,7 @@ fn trials(cell: &CellResult) -> Table {
             .iter()
             .map(|(operation, first)| format!("{operation} {}", nanoseconds(*first as f64)))
             .collect();
-        table.push([
+        let mut row = vec![
             Entry::right(trial.round),
             Entry::verdict(trial.audit.to_string(), verdict),
             Entry::right(
@@ -394,7 +399,12 @@ fn trials(cell: &CellResult) -> Table {
                     .as_ref()
                     .map_or_else(|| "–".to_owned(), |server| format!("{:.2} cores", server.cpu_mean)),
             ),
-        ]);
+        ];
+        if is_disturbed {
+            let served = trial.served_per_second().map_or_else(|| "–".to_owned(), rate);
+            row.insert(4, Entry::right(served));
+        }
+        table.push(row);
     }
     table
 }
@@ -495,7 +505,10 @@ mod tests {
             "{said}"
         );
         let after = of(&result, false);
-        assert!(after.contains("The run was interrupted: 3 of its 6 trials") && after.contains("Not run"), "{after}");
+        assert!(
+            after.contains("The run was interrupted: 3 of its 6 trials") && after.contains("Not run"),
+            "{after}"
+        );
         let whole = of(&grid.result(), true);
         assert!(whole.contains("×") && !whole.contains("no trial yet"), "{whole}");
     }

@@ -7,7 +7,7 @@ use acidtest_workloads::{Finding, Over, Verdict, workload};
 
 use super::{Columns, percent, ratio};
 use crate::{
-    CellResult, InjectionFigures, OperationFigures, RunResult, TrialResult, count,
+    CellResult, OperationFigures, RunResult, TrialResult, count,
     dimensions::{DURABILITY, LOCK, NOT_THERE},
     distinct,
     figure::{nanoseconds, rate, total},
@@ -33,11 +33,11 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     others.extend(levels.then_some((DURABILITY, Needed)));
     others.extend([("verdict", Needed), ("ok/s", Needed)]);
     others.extend(several.then_some([("95 % interval", Middle), ("CV", Low)]).into_iter().flatten());
+    let is_disturbed = result.is_disturbed();
+    others.extend(is_disturbed.then_some(("served/s", High)));
     others.extend(lock.map(|_| ("price of lock", High)));
     others.extend(titles.iter().map(|(title, worth)| (title.as_str(), *worth)));
-    let strikes =
-        result.cells.iter().any(|cell| cell.trials.iter().any(|trial| !trial.injections.is_empty()));
-    others.extend(strikes.then_some(("longest outage", High)));
+    others.extend(is_disturbed.then_some(("longest outage", High)));
     let voids = result.cells.iter().any(|cell| !cell.is_serving());
     let fail = result.cells.iter().any(|cell| cell.errors().is_some_and(|errors| errors > 0.0));
     others.extend(fail.then_some(("errors", if voids { Needed } else { Middle })));
@@ -52,9 +52,10 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
         row.extend(levels.then(|| durability(cell)));
         row.push(verdict(cell));
         row.extend(throughput(cell, several).into_iter().map(Entry::right));
+        row.extend(is_disturbed.then(|| Entry::right(served(cell))));
         row.extend(lock.map(|lock| Entry::right(price(result, cell, lock))));
         row.extend(own.of_cell(cell).into_iter().map(Entry::right));
-        row.extend(strikes.then(|| Entry::right(longest_outage(cell))));
+        row.extend(is_disturbed.then(|| Entry::right(longest_outage(cell))));
         row.extend(fail.then(|| Entry::right(cell.errors().map_or_else(|| NOT_THERE.to_owned(), errors))));
         row.push(totals(&|operation| operation.refusals));
         row.push(totals(&|operation| operation.conflicts));
@@ -74,14 +75,18 @@ fn durability(cell: &CellResult) -> Entry {
     }
 }
 
-/// The longest time for which nobody was served because of a fault.
+/// Mean rate of the time in which somebody was served.
+fn served(cell: &CellResult) -> String {
+    cell.mean_served().map_or_else(|| NOT_THERE.to_owned(), |mean| rate(mean.estimate))
+}
+
+/// The longest time for which nobody was served because of a fault, or of a restart that nobody asked for.
 fn longest_outage(cell: &CellResult) -> String {
-    let injections = || cell.trials.iter().flat_map(|trial| &trial.injections);
-    let outages = injections().filter_map(InjectionFigures::outage);
-    if injections().filter_map(InjectionFigures::unserved).any(|(_, until)| until.is_none()) {
+    let outages = || cell.trials.iter().flat_map(TrialResult::outages);
+    if outages().any(|(_, until)| until.is_none()) {
         return "to the end".to_owned();
     }
-    match outages.max_by(f64::total_cmp) {
+    match outages().filter_map(|(from, until)| Some((until? - from).max(0.0))).max_by(f64::total_cmp) {
         None => NOT_THERE.to_owned(),
         Some(outage) if outage < SEEN => format!("< {}", nanoseconds(SEEN * 1e9)),
         Some(outage) => nanoseconds(outage * 1e9),
@@ -241,11 +246,11 @@ fn errors(share: f64) -> String {
     if share > 0.0 && share < 0.0005 { "< 0.1 %".to_owned() } else { percent(share) }
 }
 
-/// The reason why there is no price although there is a baseline: a cell whose guarantee broke, or in which too many operations
-/// ended in errors, has no valid figures.
+/// The reason why there is no price although there is a baseline: a cell whose guarantee broke, in which too many operations
+/// ended in errors, or in which somebody was served for too little time, has no valid figures.
 pub(crate) fn unpriced(cell: &CellResult) -> String {
-    let void = !cell.trials.is_empty() && (cell.verdict() != Verdict::Holds || !cell.is_serving());
-    if void { "void" } else { NOT_THERE }.to_owned()
+    let void = cell.verdict() != Verdict::Holds || !cell.is_serving() || cell.hardly_served().is_some();
+    if void && !cell.trials.is_empty() { "void" } else { NOT_THERE }.to_owned()
 }
 
 #[cfg(test)]
@@ -253,7 +258,7 @@ mod tests {
     use acidtest_workloads::guarantee::{ATOMICITY, LOCK};
 
     use super::*;
-    use crate::{dimensions::Names, sample::Grid};
+    use crate::{InjectionFigures, dimensions::Names, sample::Grid};
 
     fn with_findings(findings: [Vec<Finding>; 3]) -> CellResult {
         let mut cell = Grid::default().result().cells.remove(0);
@@ -306,13 +311,23 @@ mod tests {
             next_ok_seconds: next_ok,
         };
         let [first, second] = &mut result.cells[..2] else { panic!("there are two cells") };
-        first.trials[0].injections = vec![injected(Some(2.9), Some(3.4)), injected(None, Some(8.0))];
+        first.trials[0].injections = vec![injected(Some(2.9), Some(3.4)), injected(None, Some(4.0))];
         first.trials[1].injections = vec![injected(Some(2.9), Some(4.1))];
         second.trials[0].injections = vec![injected(Some(2.9), None)];
+        for trial in result.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
+            trial.note_outages(trial.injections.clone(), Vec::new());
+        }
         let after = shown(&result);
         let rows: Vec<&str> = after.lines().skip(2).collect();
         assert!(rows[0].contains(" · 2 crashes |") && rows[0].contains("| 1.20 s |"), "{after}");
         assert!(rows[1].contains(" · 1 crash |") && rows[1].contains("| to the end |"), "{after}");
+        // what the cell did, outages included, and what it did while somebody was served
+        let trials = &result.cells[1].trials;
+        let whole = trials.iter().map(|trial| trial.throughput).sum::<f64>() / 3.0;
+        let served = (trials[0].throughput / 0.29 + trials[1].throughput + trials[2].throughput) / 3.0;
+        assert!(after.contains("| served/s |") && !before.contains("served/s"), "{after}");
+        assert!(rows[1].contains(&format!("| {} |", rate(whole))), "{after}");
+        assert!(rows[1].contains(&format!("| {} |", rate(served))), "{after}");
     }
 
     /// A rate is the mean over trials, and the most of something the most of any; what is counted adds up.
