@@ -123,6 +123,15 @@ pub(crate) enum Architecture {
     Queued,
 }
 
+/// What is taken of a request of which some entries are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Partial {
+    /// The others: the answer is 2xx, and names those that were refused
+    Accept,
+    /// Nothing: the answer is 4xx
+    Reject,
+}
+
 /// Where acknowledged entries wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
@@ -243,6 +252,9 @@ pub(crate) struct Queued {
     /// How long a shutdown may take to store what waits [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = wait)]
     pub(crate) drain: Option<Span>,
+    /// What is taken of a request of which some entries are refused [default: accept]
+    #[arg(long, value_enum)]
+    pub(crate) partial: Option<Partial>,
 }
 
 impl Queued {

@@ -25,6 +25,7 @@ mod queue;
 mod recent;
 mod service;
 mod sink;
+mod sparingly;
 mod users;
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
@@ -57,6 +58,16 @@ pub enum Architecture {
     Direct,
     /// Users are remembered; entries are put into a queue, and stored by collectors, many in a transaction.
     Queued,
+}
+
+/// What is taken of a request of which some entries are refused for what they say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Partial {
+    /// The others, and the answer is a success that names those that were refused.
+    #[default]
+    Accept,
+    /// Nothing. Only the queued architecture can: the other stores one entry after the other.
+    Reject,
 }
 
 /// Where acknowledged entries wait to be stored.
@@ -118,6 +129,8 @@ pub struct Config {
     pub connections: usize,
     /// The most bytes of a request's body.
     pub body: usize,
+    /// What is taken of a request of which some entries are refused.
+    pub partial: Partial,
     /// How long the head of a request may take.
     pub head_time: Duration,
     /// How long the body of a request may take.

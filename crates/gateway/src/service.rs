@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    Architecture, CollectorConfig, Config, Error, QueueKind, Storage,
+    Architecture, CollectorConfig, Config, Error, Partial, QueueKind, Storage,
     collector::Collectors,
     direct::Direct,
     http::{self, Keeper, Limits, Listener, Service},
@@ -209,6 +209,7 @@ impl Gateway {
             head_time: config.head_time,
             body_time: config.body_time,
             idle_time: config.idle_time,
+            partial: config.partial,
         };
         // the direct architecture looks users up for each request, as the study's first version did
         let remember = (!is_direct && !config.remember.is_zero()).then_some(config.remember);
@@ -263,6 +264,7 @@ impl Gateway {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(10),
             idle_time: Duration::from_mins(2),
+            partial: Partial::default(),
         };
         Ok(Self::put_together(None, metrics, keeper, setup, limits, listener, about))
     }

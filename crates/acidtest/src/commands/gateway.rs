@@ -13,7 +13,7 @@ use std::{
 };
 
 use acidtest_gateway::{
-    Architecture, CollectorConfig, Config, Ended, Error, Left, QueueKind, Running, Storage, Users,
+    Architecture, CollectorConfig, Config, Ended, Error, Left, Partial, QueueKind, Running, Storage, Users,
 };
 use acidtest_model::{Address, count};
 use acidtest_runner::Failure;
@@ -213,7 +213,11 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
         args::Architecture::Queued => Architecture::Queued,
     };
     let idle = match architecture {
-        Architecture::Direct => queued.given().map(|option| (option, "there is no queue")),
+        Architecture::Direct => {
+            let partial =
+                queued.partial.map(|_| ("--partial", "each entry is stored in a transaction of its own"));
+            queued.given().map(|option| (option, "there is no queue")).or(partial)
+        }
         Architecture::Queued => direct.sink_connections.map(|_| {
             (
                 "--sink-connections",
@@ -266,6 +270,10 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
         threads: asked.threads.unwrap_or(cores),
         connections: connections(asked.max_connections, storing),
         body: usize::try_from(asked.max_body).unwrap_or(usize::MAX),
+        partial: match queued.partial {
+            Some(args::Partial::Reject) => Partial::Reject,
+            Some(args::Partial::Accept) | None => Partial::Accept,
+        },
         head_time: asked.head_timeout.0,
         body_time: asked.body_timeout.0,
         idle_time: asked.idle_timeout.0,

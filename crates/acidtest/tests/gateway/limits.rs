@@ -284,7 +284,7 @@ fn a_full_disk_answers_503_and_loses_nothing() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_started() {
-    let cases: [(&[&str], i32, &str); 16] = [
+    let cases: [(&[&str], i32, &str); 17] = [
         (&["--sink", "redis://localhost"], 2, "entries are stored in SQLite, PostgreSQL, MariaDB or MySQL"),
         (&["--sink", "nonsense"], 2, "nonsense"),
         (&["--users", "mysql://localhost/x"], 2, "users are kept in SQLite or PostgreSQL"),
@@ -299,6 +299,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         ),
         (&["--architecture", "direct", "--queue", "disk"], 2, "--queue has no effect"),
         (&["--architecture", "direct", "--remember", "1s"], 2, "--remember has no effect"),
+        (&["--architecture", "direct", "--partial", "reject"], 2, "--partial has no effect"),
         (&["--sink-connections", "10"], 2, "--sink-connections has no effect with --architecture queued"),
         (&["--collectors", "2"], 2, "SQLite takes one transaction at a time"),
         (&["--head-timeout", "0s"], 2, "in no time nothing could be done"),

@@ -16,6 +16,7 @@ mod http;
 mod kills;
 mod limits;
 mod measured;
+mod repeats;
 mod running;
 mod tls;
 mod users;
@@ -142,8 +143,10 @@ fn stores_what_is_sent(gateway: &Gateway, sink: &Address, name: &str, architectu
         given("bad", "b", None).replace("WARN", "loud"),
         given("good2", "g", None),
     ];
-    let answer = http.post(&gateway.token, JSON, &format!("[{}]", bad.join(","))).unwrap().expect(400).json();
-    assert_eq!((&answer["accepted"], &answer["taken"]), (&json!(2), &json!([[0, 0], [2, 2]])));
+    let answer =
+        http.post(&gateway.token, JSON, &format!("[{}]", bad.join(","))).unwrap().expect(taken).json();
+    assert_eq!((&answer["accepted"], &answer["rejected"]), (&json!(2), &json!(1)));
+    assert_eq!(answer["taken"], json!([[0, 0], [2, 2]]));
     assert_eq!(
         (&answer["refused"][0]["entry"], &answer["refused"][0]["field"]),
         (&json!(1), &json!("level"))

@@ -42,6 +42,16 @@ pub(crate) struct Refusal {
     pub(crate) reason: String,
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "entry {}: ", self.place)?;
+        if let Some(field) = self.field {
+            write!(f, "{field} ")?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
 /// A body of which nothing can be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub(crate) String);

@@ -57,13 +57,23 @@ pub(super) struct Problem {
     pub(super) title: &'static str,
     pub(super) status: u16,
     pub(super) detail: String,
-    /// How many entries of the request were taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) accepted: Option<usize>,
-    /// Which those are: places in the body from 0, the first and the last of each stretch.
+    /// What became of the entries of the request, where it had any.
+    #[serde(flatten)]
+    pub(super) fates: Option<Fates>,
+}
+
+/// What became of the entries of a request.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Fates {
+    /// How many were taken.
+    pub(super) accepted: usize,
+    /// How many were refused for what they say: sent again, they are refused again.
+    #[serde(skip_serializing_if = "is_none")]
+    pub(super) rejected: usize,
+    /// Which were taken, unless all were: places in the body from 0, the first and the last of each stretch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) taken: Vec<(usize, usize)>,
-    /// The first of those that were not.
+    /// The first of those that were refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) refused: Vec<RefusedEntry>,
     /// Ids that were made here, by the places of their entries.
@@ -71,7 +81,12 @@ pub(super) struct Problem {
     pub(super) ids: Vec<MadeId>,
 }
 
-/// An entry that was not taken.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+/// An entry that was refused.
 #[derive(Debug, Serialize)]
 pub(super) struct RefusedEntry {
     pub(super) entry: usize,
@@ -87,15 +102,6 @@ pub(super) struct MadeId {
     pub(super) id: String,
 }
 
-/// What was taken.
-#[derive(Debug, Serialize)]
-pub(super) struct Accepted {
-    pub(super) accepted: usize,
-    /// Ids that were made here, by the places of their entries.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) ids: Vec<MadeId>,
-}
-
 impl Problem {
     pub(super) fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Box<Self> {
         Box::new(Self { title, status: status.as_u16(), detail: detail.into(), ..Self::default() })
@@ -103,7 +109,7 @@ impl Problem {
 
     /// Of the entries of the request none was taken.
     pub(super) fn none_taken(mut self: Box<Self>) -> Box<Self> {
-        self.accepted = Some(0);
+        self.fates = Some(Fates::default());
         self
     }
 

@@ -383,6 +383,7 @@ impl AsyncWrite for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Partial;
 
     #[test]
     fn the_answer_to_too_many_is_as_long_as_it_says() {
@@ -399,6 +400,7 @@ mod tests {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(1),
             idle_time: Duration::from_mins(1),
+            partial: Partial::Accept,
         };
         let activity = Activity::new();
         let after = |millis: u64, phase: Phase| {

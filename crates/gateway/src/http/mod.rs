@@ -13,8 +13,8 @@ use tokio::sync::{Semaphore, watch};
 use self::body::Bodies;
 pub(crate) use self::connection::{Listener, accept};
 use crate::{
-    collector::Collectors, direct::Direct, limit::Seconds, metrics::Metrics, queue::Queue, recent::Recent,
-    users::Authenticator,
+    Partial, collector::Collectors, direct::Direct, limit::Seconds, metrics::Metrics, queue::Queue,
+    recent::Recent, sparingly::Sparingly, users::Authenticator,
 };
 
 /// The most pages that watch at once.
@@ -31,6 +31,8 @@ pub(crate) struct Service {
     /// Bytes of bodies that are being read.
     bodies: Bodies,
     watchers: Arc<Semaphore>,
+    /// What is told in the log of requests with entries that were refused.
+    refusals: Sparingly,
     pub(crate) limits: Limits,
     /// Where it listens.
     pub(crate) address: SocketAddr,
@@ -52,7 +54,7 @@ pub(crate) enum Keeper {
     },
 }
 
-/// What a connection and a request may take.
+/// What a connection and a request may take, and what is taken of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) connections: usize,
@@ -60,6 +62,7 @@ pub(crate) struct Limits {
     pub(crate) head_time: Duration,
     pub(crate) body_time: Duration,
     pub(crate) idle_time: Duration,
+    pub(crate) partial: Partial,
 }
 
 impl Service {
@@ -73,7 +76,20 @@ impl Service {
         about: Vec<(&'static str, String)>,
     ) -> Self {
         let (bodies, watchers) = (Bodies::default(), Arc::new(Semaphore::new(WATCHERS)));
-        Self { authenticator, metrics, keeper, seconds, bodies, watchers, limits, address, scheme, about }
+        let refusals = Sparingly::default();
+        Self {
+            authenticator,
+            metrics,
+            keeper,
+            seconds,
+            bodies,
+            watchers,
+            refusals,
+            limits,
+            address,
+            scheme,
+            about,
+        }
     }
 
     /// Why entries are not taken at present, if they are not; of a collector, why none are stored.

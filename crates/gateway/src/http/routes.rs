@@ -11,11 +11,12 @@ use hyper::{
 
 use super::{
     Keeper, Service,
-    answer::{Accepted, Answer, MadeId, Problem, RefusedEntry, header, json, stretches, whole},
+    answer::{Answer, Fates, MadeId, Problem, RefusedEntry, header, json, stretches, whole},
     body::{self, Unread},
     page,
 };
 use crate::{
+    Partial,
     entry::{self, Body, Entry, Form, Refusal, Unreadable},
     metrics::{Fate, Stage},
     queue::{PutError, Queue, Queued, Record},
@@ -182,6 +183,9 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
         Keeper::Queued { queue, recent, .. } => {
             let conflicts = conflicts(&mut body, |entry| recent.conflicts(&user.name, entry));
             service.metrics.count(Fate::Conflicting, conflicts as u64);
+            if service.limits.partial == Partial::Reject && !body.refused.is_empty() {
+                body.entries.clear();
+            }
             let records = records(&user.name, received, &body, queue.record_limit());
             service.metrics.stage(Stage::Validate, since.elapsed());
             let kept = put(queue, records, &mut body).await;
@@ -231,9 +235,29 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
         }
     };
     service.metrics.count(Fate::Acknowledged, body.entries.len() as u64);
+    tell_refused(service, &user.name, &body);
     match kept {
         Ok(()) => Ok(told(&service.keeper, body)),
-        Err(problem) => Ok(with_entries(problem, body).answer()),
+        Err(mut problem) => {
+            problem.fates = Some(fates(body));
+            Ok(problem.answer())
+        }
+    }
+}
+
+/// Tells in the log that entries were refused: a client that takes a 2xx for all of them does not.
+fn tell_refused(service: &Service, user: &str, body: &Body<'_>) {
+    if let Some(first) = body.refused.first()
+        && let Some(untold) = service.refusals.tell()
+    {
+        tracing::warn!(
+            user,
+            refused = body.refused.len(),
+            of = body.count,
+            first = first.to_string(),
+            untold_requests = untold,
+            "entries are refused for what they say, and the answer names them"
+        );
     }
 }
 
@@ -345,41 +369,48 @@ fn conflict(place: usize) -> Refusal {
     Refusal { place, field: Some("id"), reason: CONFLICT.to_owned() }
 }
 
-/// The answer to a request whose entries are kept, but for those that were refused.
+/// The answer to a request whose entries are kept, but for those that were refused. Where some are kept, it is a success,
+/// as with OTLP: what is told to have failed is sent again as a whole, with what was kept.
 fn told(keeper: &Keeper, body: Body<'_>) -> Answer {
-    if body.refused.is_empty() {
-        let status = match keeper {
-            Keeper::Direct(_) => StatusCode::CREATED,
-            Keeper::Queued { .. } => StatusCode::ACCEPTED,
-        };
-        let accepted = Accepted { accepted: body.entries.len(), ids: made(&body) };
-        return whole(status, "application/json", json(&accepted));
+    if body.entries.is_empty() {
+        return none_kept(body);
     }
-    let is_conflict = body.refused.iter().all(|refusal| refusal.reason == CONFLICT);
-    let status = if is_conflict { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
-    let title = if body.entries.is_empty() { "no entry was taken" } else { "some entries were not taken" };
-    with_entries(Problem::new(status, title, ""), body).answer()
+    let status = match keeper {
+        Keeper::Direct(_) => StatusCode::CREATED,
+        Keeper::Queued { .. } => StatusCode::ACCEPTED,
+    };
+    whole(status, "application/json", json(&fates(body)))
 }
 
-/// The problem, with what became of each entry.
-fn with_entries(mut problem: Box<Problem>, mut body: Body<'_>) -> Box<Problem> {
-    problem.ids = made(&body);
-    problem.accepted = Some(body.entries.len());
-    problem.taken = stretches(body.entries.iter().map(|(place, _)| *place));
+/// The answer to a request of which no entry is kept, because of those that were refused.
+fn none_kept(body: Body<'_>) -> Answer {
+    let is_conflict = body.refused.iter().all(|refusal| refusal.reason == CONFLICT);
+    let status = if is_conflict { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
+    let more = match body.refused.len() {
+        0 | 1 => String::new(),
+        several => format!("; and {} more", several - 1),
+    };
+    let first = body.refused.iter().min_by_key(|refusal| refusal.place);
+    let detail = first.map(|first| format!("{first}{more}")).unwrap_or_default();
+    let mut problem = Problem::new(status, "no entry was taken", detail);
+    problem.fates = Some(fates(body));
+    problem.answer()
+}
+
+/// What became of each entry.
+fn fates(mut body: Body<'_>) -> Fates {
+    let (accepted, rejected) = (body.entries.len(), body.refused.len());
+    let is_whole = accepted == body.count;
+    let taken = if is_whole { Vec::new() } else { stretches(body.entries.iter().map(|(place, _)| *place)) };
+    let ids = made(&body);
     body.refused.sort_by_key(|refusal| refusal.place);
-    if let (Some(first), true) = (body.refused.first(), problem.detail.is_empty()) {
-        let field = first.field.map(|field| format!("{field} ")).unwrap_or_default();
-        let more = body.refused.len() - 1;
-        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-        problem.detail = format!("entry {}: {field}{}{more}", first.place, first.reason);
-    }
-    problem.refused = body
+    let refused = body
         .refused
         .into_iter()
         .take(TOLD)
         .map(|Refusal { place, field, reason }| RefusedEntry { entry: place, field, reason })
         .collect();
-    problem
+    Fates { accepted, rejected, taken, refused, ids }
 }
 
 /// The ids that were made for entries that were taken.
@@ -423,8 +454,8 @@ mod tests {
         assert_eq!(places, [0, 1, 2]);
         let refused: Vec<usize> = body.refused.iter().map(|refusal| refusal.place).collect();
         assert_eq!(refused, [3, 4]);
-        let problem = with_entries(Box::default(), body);
-        assert_eq!((problem.accepted, problem.taken), (Some(3), vec![(0, 2)]));
-        assert!(problem.detail.starts_with("entry 3: id was acknowledged before"), "{}", problem.detail);
+        let fates = fates(body);
+        assert_eq!((fates.accepted, fates.rejected, fates.taken), (3, 2, vec![(0, 2)]));
+        assert_eq!((fates.refused[0].entry, fates.refused[0].field), (3, Some("id")));
     }
 }

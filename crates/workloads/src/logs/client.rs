@@ -37,6 +37,19 @@ impl<C: Connector> LogsClient<C> {
         let client = self.client;
         batch.clone().map(move |sequence| Id { client, sequence })
     }
+
+    /// Notes that a request was acknowledged, but for those of its entries that were not taken.
+    fn acknowledged(&self, batch: &Batch) {
+        let refused = self.connection.as_ref().map_or(&[][..], Operations::refused);
+        let ledger = &self.scenario.ledger;
+        if refused.is_empty() {
+            return ledger.ended(self.ids(batch), Ending::Acknowledged);
+        }
+        let (without, with): (Vec<_>, Vec<_>) =
+            self.ids(batch).enumerate().partition(|(place, _)| refused.binary_search(place).is_ok());
+        ledger.ended(without.into_iter().map(|(_, id)| id), Ending::Failed);
+        ledger.ended(with.into_iter().map(|(_, id)| id), Ending::Acknowledged);
+    }
 }
 
 impl<C: Connector> Client for LogsClient<C> {
@@ -69,7 +82,7 @@ impl<C: Connector> Client for LogsClient<C> {
 
     fn account(&mut self, batch: Batch, outcome: Outcome) {
         let how = match outcome {
-            Outcome::Ok => Ending::Acknowledged,
+            Outcome::Ok => return self.acknowledged(&batch),
             Outcome::Refused => Ending::Refused,
             Outcome::Unknown => Ending::GivenUp,
             Outcome::Failed | Outcome::Conflict => Ending::Failed,
@@ -113,4 +126,59 @@ where
             came: false,
         }))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A connection to a gateway that has refused the second and the third entry of the last request.
+    struct Partly;
+
+    impl Operations for Partly {
+        async fn send(&mut self, _: &Request) -> Attempt {
+            Attempt::Ok
+        }
+
+        fn refused(&self) -> &[usize] {
+            &[1, 2]
+        }
+    }
+
+    impl Connector for Partly {
+        type Connection = Self;
+
+        async fn connect(&self) -> Result<Self, String> {
+            Ok(Self)
+        }
+    }
+
+    #[test]
+    fn only_what_was_taken_of_a_request_counts_as_acknowledged() {
+        let ledger = Arc::new(Ledger::new(1, Instant::now()));
+        let scenario = Scenario { ledger: Arc::clone(&ledger), together: 4, message_bytes: 100 };
+        let mut client = LogsClient {
+            scenario,
+            connector: Partly,
+            connection: Some(Partly),
+            client: 0,
+            next: 0,
+            request: Request::default(),
+            came: false,
+        };
+        let batch = client.draw().unwrap();
+        let sent = client.request.entries.clone();
+        client.account(batch, Outcome::Ok);
+        // the first is not stored, though it was acknowledged, and the second is, though it was not
+        for entry in &sent[1..] {
+            if entry.stored().id("") != Some(Id { client: 0, sequence: 2 }) {
+                ledger.found(&entry.stored());
+            }
+        }
+        let totals = ledger.totals();
+        assert_eq!((totals.offered, totals.acknowledged, totals.failed), (4, 2, 2));
+        assert_eq!((totals.lost, totals.phantom, totals.saved), (1, 1, 2));
+    }
 }

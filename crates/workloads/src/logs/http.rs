@@ -203,6 +203,8 @@ pub(super) struct Connection {
     /// What is sent, and what was read of the answer. Their memory is reused.
     sent: Vec<u8>,
     read: Vec<u8>,
+    /// The places of those entries of the last acknowledged request that were not taken.
+    refused: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -249,7 +251,7 @@ impl Connection {
             "POST /logs HTTP/1.1\r\nHost: {endpoint}\r\nAuthorization: Bearer {token}\r\n\
              Content-Type: application/x-ndjson\r\nContent-Length: "
         );
-        Ok(Self { stream, head, sent: Vec::new(), read: Vec::new() })
+        Ok(Self { stream, head, sent: Vec::new(), read: Vec::new(), refused: Vec::new() })
     }
 
     async fn ask(&mut self, body: &str) -> io::Result<Response> {
@@ -305,26 +307,62 @@ fn response(bytes: &[u8]) -> io::Result<Option<Response>> {
 
 impl Operations for Connection {
     async fn send(&mut self, request: &Request) -> Attempt {
-        self.ask(&request.body).await.map_or_else(
-            |error| Attempt::Unknown(Fault::lost(error.to_string())),
-            |response| ended(&response),
-        )
+        match self.ask(&request.body).await {
+            Ok(response) => ended(&response, request.entries.len(), &mut self.refused),
+            Err(error) => Attempt::Unknown(Fault::lost(error.to_string())),
+        }
+    }
+
+    fn refused(&self) -> &[usize] {
+        &self.refused
     }
 }
 
-/// How a request has ended that was answered so.
+/// What a gateway says of the entries of a request that it acknowledges.
+#[derive(Deserialize)]
+struct Acknowledged {
+    accepted: usize,
+    /// The first and the last place of each stretch of entries that it has taken, unless it has taken all.
+    #[serde(default)]
+    taken: Vec<(usize, usize)>,
+}
+
+impl Acknowledged {
+    /// The places of those of so many entries that were not taken; none if the answer contradicts itself.
+    fn not_taken(&self, sent: usize) -> Option<Vec<usize>> {
+        if self.accepted == sent {
+            return Some(Vec::new());
+        }
+        let is_taken = |place: &usize| self.taken.iter().any(|(first, last)| (first..=last).contains(&place));
+        let not_taken: Vec<usize> = (0..sent).filter(|place| !is_taken(place)).collect();
+        (self.accepted > 0 && self.accepted + not_taken.len() == sent).then_some(not_taken)
+    }
+}
+
+/// How a request of so many entries has ended that was answered so; those that were not taken of one that was acknowledged
+/// are put into `refused`.
 ///
-/// A proxy before the gateway may have passed the request on, whatever status it answers with: only the gateway itself says how
-/// many of the entries were taken.
-fn ended(response: &Response) -> Attempt {
+/// A proxy before the gateway may have passed the request on, or not, whatever status it answers with: only the gateway itself
+/// says how many of the entries were taken.
+fn ended(response: &Response, sent: usize, refused: &mut Vec<usize>) -> Attempt {
     let Response { status, body, stays } = response;
     let none_taken = || Problem::read(body).is_some_and(|problem| problem.accepted == Some(0));
+    refused.clear();
     match status {
-        201 | 202 => Attempt::Ok,
+        201 | 202 => {
+            let acknowledged = serde_json::from_str::<Acknowledged>(body).ok();
+            match acknowledged.and_then(|acknowledged| acknowledged.not_taken(sent)) {
+                Some(not_taken) => {
+                    *refused = not_taken;
+                    Attempt::Ok
+                }
+                None => Attempt::Unknown(Fault::lost(said(*status, body))),
+            }
+        }
         // of a request that is kept in several records, some may have been taken
         429 if none_taken() => Attempt::Refused,
-        // nothing of the request was looked at
-        401 | 404 | 405 | 408 | 413 | 415 if none_taken() => {
+        // nothing of the request was looked at, or no entry of it is one
+        400 | 401 | 404 | 405 | 408 | 413 | 415 if none_taken() => {
             let fault = if *stays { Fault::answered } else { Fault::lost };
             Attempt::Failed(fault(said(*status, body)))
         }
@@ -367,8 +405,22 @@ mod tests {
 
     #[test]
     fn only_what_is_told_to_be_refused_is() {
-        let end = |status, body: &str| ended(&Response { status, body: body.to_owned(), stays: true });
-        assert!(matches!(end(202, ""), Attempt::Ok));
+        let end = |status, body: &str| {
+            ended(&Response { status, body: body.to_owned(), stays: true }, 3, &mut Vec::new())
+        };
+        assert!(matches!(end(202, r#"{"accepted":3}"#), Attempt::Ok));
+        // as a proxy that answers without having asked, and what contradicts itself
+        for body in [
+            "",
+            "OK",
+            r#"{"accepted":2}"#,
+            r#"{"accepted":4}"#,
+            r#"{"accepted":0}"#,
+            r#"{"accepted":2,"taken":[[0,0]]}"#,
+            r#"{"accepted":2,"taken":[[0,3]]}"#,
+        ] {
+            assert!(matches!(end(202, body), Attempt::Unknown(_)), "{body}");
+        }
         let problem = |rest: &str| format!(r#"{{"title":"no","detail":"why"{rest}}}"#);
         let none = problem(r#","accepted":0"#);
         assert!(matches!(end(429, &none), Attempt::Refused));
@@ -377,7 +429,7 @@ mod tests {
         {
             assert!(matches!(end(status, body), Attempt::Unknown(_)), "{status} {body}");
         }
-        for status in [401, 404, 405, 408, 413, 415] {
+        for status in [400, 401, 404, 405, 408, 413, 415] {
             assert!(matches!(end(status, &none), Attempt::Failed(fault) if !fault.connection_lost));
             // as a proxy that looks at answers, too, and withholds this one
             for body in ["", "<html>403 Forbidden</html>", &problem(""), &problem(r#","accepted":1"#)] {
@@ -389,7 +441,25 @@ mod tests {
             assert!(matches!(end(status, body), Attempt::Unknown(_)), "{status} {body}");
         }
         let closing = Response { status: 401, body: none.clone(), stays: false };
-        assert!(matches!(ended(&closing), Attempt::Failed(fault) if fault.connection_lost));
+        assert!(
+            matches!(ended(&closing, 3, &mut Vec::new()), Attempt::Failed(fault) if fault.connection_lost)
+        );
+    }
+
+    #[test]
+    fn what_was_refused_of_an_acknowledged_request_is_read() {
+        let mut refused = vec![7];
+        let mut end = |status, body: &str| {
+            let response = Response { status, body: body.to_owned(), stays: true };
+            let ended = ended(&response, 6, &mut refused);
+            (matches!(ended, Attempt::Ok), refused.clone())
+        };
+        let some =
+            r#"{"accepted":3,"rejected":3,"taken":[[0,1],[4,4]],"refused":[{"entry":2,"reason":"no"}]}"#;
+        assert_eq!(end(202, some), (true, vec![2, 3, 5]));
+        assert_eq!(end(201, r#"{"accepted":6}"#), (true, vec![]));
+        assert_eq!(end(202, some), (true, vec![2, 3, 5]));
+        assert_eq!(end(503, some), (false, vec![]));
     }
 
     #[test]

@@ -38,9 +38,15 @@ impl Request {
 
 /// One client's connection: the timed operation.
 pub trait Operations {
-    /// Sends entries, and waits until they are acknowledged, all of them. Refused says that none was taken, because too
-    /// many wait; failed that none was for another reason. Anything else leaves open which of them were.
+    /// Sends entries, and waits until they are acknowledged: all of them but those that [`refused`](Self::refused) then
+    /// names. Refused says that none was taken, because too many wait; failed that none was for another reason. Anything
+    /// else leaves open which of them were.
     fn send(&mut self, request: &Request) -> impl Future<Output = Attempt>;
+
+    /// The places of those entries of the last acknowledged request that were not taken, in ascending order.
+    fn refused(&self) -> &[usize] {
+        &[]
+    }
 }
 
 /// Opens connections.
