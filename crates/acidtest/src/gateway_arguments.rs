@@ -132,6 +132,15 @@ pub(crate) enum Partial {
     Reject,
 }
 
+/// How the ids of entries without one are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ids {
+    /// At random: what is sent again is stored again
+    Random,
+    /// From what an entry says: what is sent again is stored once
+    Content,
+}
+
 /// Where acknowledged entries wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
@@ -201,6 +210,9 @@ pub(crate) struct Serve {
     pub(crate) sink: Option<String>,
     #[arg(long, help = TABLE_HELP)]
     pub(crate) table: Option<String>,
+    /// How ids are made for entries without one, unless the request has an Idempotency-Key
+    #[arg(long, value_enum, default_value = "random")]
+    pub(crate) ids: Ids,
     /// How the gateway's own log is written, on standard error
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log: LogFormat,

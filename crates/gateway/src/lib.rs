@@ -70,6 +70,16 @@ pub enum Partial {
     Reject,
 }
 
+/// How the gateway makes the id of an entry without one, where the request has no `Idempotency-Key`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ids {
+    /// Another one each time: an entry that is sent again is another entry.
+    #[default]
+    Random,
+    /// From what the entry says: an entry that is sent again has the id that it had.
+    Content,
+}
+
 /// Where acknowledged entries wait to be stored.
 #[derive(Clone, Debug)]
 pub enum QueueKind {
@@ -131,6 +141,8 @@ pub struct Config {
     pub body: usize,
     /// What is taken of a request of which some entries are refused.
     pub partial: Partial,
+    /// How ids are made.
+    pub ids: Ids,
     /// How long the head of a request may take.
     pub head_time: Duration,
     /// How long the body of a request may take.

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    Architecture, CollectorConfig, Config, Error, Partial, QueueKind, Storage,
+    Architecture, CollectorConfig, Config, Error, Ids, Partial, QueueKind, Storage,
     collector::Collectors,
     direct::Direct,
     http::{self, Keeper, Limits, Listener, Service},
@@ -210,6 +210,7 @@ impl Gateway {
             body_time: config.body_time,
             idle_time: config.idle_time,
             partial: config.partial,
+            ids: config.ids,
         };
         // the direct architecture looks users up for each request, as the study's first version did
         let remember = (!is_direct && !config.remember.is_zero()).then_some(config.remember);
@@ -265,6 +266,7 @@ impl Gateway {
             body_time: Duration::from_secs(10),
             idle_time: Duration::from_mins(2),
             partial: Partial::default(),
+            ids: Ids::default(),
         };
         Ok(Self::put_together(None, metrics, keeper, setup, limits, listener, about))
     }

@@ -13,7 +13,8 @@ use std::{
 };
 
 use acidtest_gateway::{
-    Architecture, CollectorConfig, Config, Ended, Error, Left, Partial, QueueKind, Running, Storage, Users,
+    Architecture, CollectorConfig, Config, Ended, Error, Ids, Left, Partial, QueueKind, Running, Storage,
+    Users,
 };
 use acidtest_model::{Address, count};
 use acidtest_runner::Failure;
@@ -270,6 +271,10 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
         threads: asked.threads.unwrap_or(cores),
         connections: connections(asked.max_connections, storing),
         body: usize::try_from(asked.max_body).unwrap_or(usize::MAX),
+        ids: match asked.ids {
+            args::Ids::Random => Ids::Random,
+            args::Ids::Content => Ids::Content,
+        },
         partial: match queued.partial {
             Some(args::Partial::Reject) => Partial::Reject,
             Some(args::Partial::Accept) | None => Partial::Accept,

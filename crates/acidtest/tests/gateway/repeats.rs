@@ -56,6 +56,27 @@ fn a_batch_with_a_bad_entry_is_stored_once() {
     }
 }
 
+/// Entries that are alike are told from each other, and a request that comes again is stored once, by another gateway, too.
+#[test]
+fn a_batch_that_is_sent_again_is_stored_once_by_its_content() {
+    for architecture in ["queued", "direct"] {
+        let sink = Sink::start("sqlite");
+        let words = ["--ids", "content", "--architecture", architecture, "--sink", &sink.text()];
+        let mut gateway = Gateway::start(&words);
+        let lines = [without_id("alike"), without_id("alike"), without_id("other")].join("\n");
+        let mut ids = Vec::new();
+        for round in 0..4 {
+            if round == 2 {
+                gateway = gateway.again();
+            }
+            let answer = gateway.http().post(&gateway.token, LINES, &lines).unwrap();
+            ids.push(answer.json()["ids"].clone());
+        }
+        assert!(ids[0].as_array().unwrap().len() == 3 && ids.iter().all(|these| *these == ids[0]), "{ids:?}");
+        assert_eq!(messages(&gateway, &sink), ["alike", "alike", "other"], "{architecture}");
+    }
+}
+
 /// All or nothing: a batch that is mended and sent again is stored once.
 #[test]
 fn nothing_is_taken_of_a_batch_with_a_bad_entry_where_that_is_asked_for() {

@@ -1,11 +1,13 @@
 //! A log entry: what it holds, and what is demanded of it.
 
+mod id;
 mod read;
 mod record;
 
 use std::{borrow::Cow, fmt, time::Duration};
 
 pub(crate) use self::{
+    id::Made,
     read::{Body, Form, Refusal, Unreadable, read},
     record::{decode, encode, received, stretches_within},
 };

@@ -2,14 +2,16 @@
 
 use std::{borrow::Cow, fmt};
 
-use rand::RngExt;
 use serde::{
     Deserialize, Deserializer,
     de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
-use super::{APPLICATION, ATTRIBUTES, ENTRIES, Entry, ID, KEYS, Level, MESSAGE};
+use super::{
+    APPLICATION, ATTRIBUTES, ENTRIES, Entry, ID, KEYS, Level, MESSAGE,
+    id::{Made, Said},
+};
 
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub(crate) enum Form {
 }
 
 /// What a body holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Body<'a> {
     /// Good entries, each with its place in the body.
     pub(crate) entries: Vec<(usize, Entry<'a>)>,
@@ -30,6 +32,7 @@ pub(crate) struct Body<'a> {
     pub(crate) count: usize,
     /// The places of entries whose ids were made here.
     pub(crate) made: Vec<usize>,
+    ids: Made,
 }
 
 /// An entry that was not taken, and why.
@@ -59,10 +62,10 @@ pub(crate) struct Unreadable(pub(crate) String);
 /// Reads a body. Of an array nothing is taken unless all of it is JSON, because nobody knows where the next entry
 /// begins; of lines, each stands for itself. An entry of an array that is JSON by its grammar and has no meaning, such as
 /// half of a surrogate pair, costs itself alone, too.
-pub(crate) fn read(body: &[u8], form: Form) -> Result<Body<'_>, Unreadable> {
-    let mut read = Body::default();
+pub(crate) fn read(body: &[u8], form: Form, ids: impl Fn() -> Made) -> Result<Body<'_>, Unreadable> {
+    let mut read = Body::new(ids());
     match form {
-        Form::Json => read_json(body, &mut read)?,
+        Form::Json => read_json(body, &mut read, ids)?,
         Form::Lines => read_lines(body, &mut read)?,
     }
     if read.count == 0 {
@@ -71,7 +74,7 @@ pub(crate) fn read(body: &[u8], form: Form) -> Result<Body<'_>, Unreadable> {
     Ok(read)
 }
 
-fn read_json<'a>(body: &'a [u8], read: &mut Body<'a>) -> Result<(), Unreadable> {
+fn read_json<'a>(body: &'a [u8], read: &mut Body<'a>, ids: impl Fn() -> Made) -> Result<(), Unreadable> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     let done = if first == Some(&b'[') {
@@ -90,7 +93,7 @@ fn read_json<'a>(body: &'a [u8], read: &mut Body<'a>) -> Result<(), Unreadable> 
     if raw.len() > ENTRIES {
         return Err(Unreadable(too_many()));
     }
-    *read = Body::default();
+    *read = Body::new(ids());
     for entry in raw {
         read.note_text(entry.get().as_bytes(), "the entry");
     }
@@ -124,6 +127,15 @@ fn read_lines<'a>(body: &'a [u8], read: &mut Body<'a>) -> Result<(), Unreadable>
 }
 
 impl<'a> Body<'a> {
+    fn new(ids: Made) -> Self {
+        Self { entries: Vec::new(), refused: Vec::new(), count: 0, made: Vec::new(), ids }
+    }
+
+    /// Whether nobody else can have an entry with the id of the one at this place.
+    pub(crate) fn is_new(&self, place: usize) -> bool {
+        !self.ids.repeats() && self.made.binary_search(&place).is_ok()
+    }
+
     fn note_text(&mut self, text: &'a [u8], what: &str) {
         match serde_json::from_slice::<Loose<'a>>(text) {
             Ok(entry) => self.note(entry),
@@ -132,7 +144,7 @@ impl<'a> Body<'a> {
     }
 
     fn note(&mut self, loose: Loose<'a>) {
-        match loose.checked() {
+        match loose.checked(&mut self.ids) {
             Ok((entry, made)) => {
                 if made {
                     self.made.push(self.count);
@@ -202,7 +214,7 @@ type Fault = (Option<&'static str>, String);
 
 impl<'a> Loose<'a> {
     /// The entry, and whether its id was made here.
-    fn checked(self) -> Result<(Entry<'a>, bool), Fault> {
+    fn checked(self, ids: &mut Made) -> Result<(Entry<'a>, bool), Fault> {
         if !self.is_object {
             return Err((None, "an entry is a JSON object".to_owned()));
         }
@@ -213,8 +225,8 @@ impl<'a> Loose<'a> {
         if let Some(name) = self.twice {
             return Err((Some(name), "is there twice".to_owned()));
         }
-        let timestamp = text("timestamp", self.timestamp)?;
-        let timestamp = moment(&timestamp).map_err(|reason| (Some("timestamp"), reason))?;
+        let written = text("timestamp", self.timestamp)?;
+        let timestamp = moment(&written).map_err(|reason| (Some("timestamp"), reason))?;
         let level = text("level", self.level)?;
         let level = Level::named(&level).ok_or_else(|| {
             let names: Vec<&str> = Level::ALL.into_iter().map(Level::name).collect();
@@ -227,7 +239,17 @@ impl<'a> Loose<'a> {
         let message = bounded("message", text("message", self.message)?, MESSAGE)?;
         let attributes = self.attributes.map(attributes).transpose()?.flatten();
         let (id, made) = match self.id {
-            Field::Absent => (Cow::Owned(new_id()), true),
+            Field::Absent => {
+                let said = Said {
+                    moment: timestamp,
+                    timestamp: &written,
+                    level: level.name(),
+                    application: &application,
+                    message: &message,
+                    attributes,
+                };
+                (Cow::Owned(ids.next(said)), true)
+            }
             given => (good_id(text("id", given)?)?, false),
         };
         Ok((Entry { id, timestamp, level, application, message, attributes }, made))
@@ -394,19 +416,6 @@ fn shown(text: &str) -> String {
     text.chars().take(60).map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-/// A new id: a UUID of version 7 (RFC 9562), so that ids that are made later come later in an index.
-fn new_id() -> String {
-    let millis = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
-    let random: u128 = rand::rng().random();
-    let id = (u128::from(millis) << 80)
-        | (0x7 << 76)
-        | ((random >> 52) & 0xfff) << 64
-        | (0b10 << 62)
-        | (random & 0x3fff_ffff_ffff_ffff);
-    let hex = format!("{id:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
 /// A key of an object, borrowed where it has no escapes.
 struct Key<'a>(Cow<'a, str>);
 
@@ -532,6 +541,10 @@ mod tests {
     use super::*;
 
     const GOOD: &str = r#"{"id":"a-1","timestamp":"2026-11-23T10:15:00.123456789+01:00","level":"Warn","application":"shop","message":"low"}"#;
+
+    fn read(body: &[u8], form: Form) -> Result<Body<'_>, Unreadable> {
+        super::read(body, form, || Made::Random)
+    }
 
     fn refused(body: &str, form: Form) -> Vec<(usize, Option<&'static str>, String)> {
         let read = read(body.as_bytes(), form).unwrap();
@@ -677,10 +690,24 @@ mod tests {
         assert_eq!(read.made, [0, 1]);
         let ids: Vec<&str> = read.entries.iter().map(|(_, entry)| &*entry.id).collect();
         assert_ne!(ids[0], ids[1]);
-        for id in ids {
-            assert!(id.len() == 36 && &id[14..15] == "7" && "89ab".contains(&id[19..20]), "{id}");
-            assert!(good_id(Cow::Borrowed(id)).is_ok());
-        }
+        assert!(ids.into_iter().all(|id| good_id(Cow::Borrowed(id)).is_ok()));
+        assert!(read.is_new(1), "nobody else has it");
+    }
+
+    /// Also where an array is read anew, because an entry of it has no meaning.
+    #[test]
+    fn ids_by_content_are_those_that_the_same_body_had() {
+        let good = GOOD.replace(r#""id":"a-1","#, "");
+        let ids = |body: &str, form| {
+            let read = super::read(body.as_bytes(), form, || crate::Ids::Content.into()).unwrap();
+            assert!(!read.is_new(0));
+            let ids: Vec<String> = read.entries.iter().map(|(_, entry)| entry.id.to_string()).collect();
+            ids
+        };
+        let lines = ids(&format!("{good}\n{good}"), Form::Lines);
+        assert_ne!(lines[0], lines[1]);
+        assert_eq!(ids(&format!("[{good},{good}]"), Form::Json), lines);
+        assert_eq!(ids(&format!("[{good},{{\"level\":1e999}},{good}]"), Form::Json), lines);
     }
 
     proptest::proptest! {

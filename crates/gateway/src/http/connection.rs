@@ -383,7 +383,7 @@ impl AsyncWrite for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Partial;
+    use crate::{Ids, Partial};
 
     #[test]
     fn the_answer_to_too_many_is_as_long_as_it_says() {
@@ -400,7 +400,8 @@ mod tests {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(1),
             idle_time: Duration::from_mins(1),
-            partial: Partial::Accept,
+            partial: Partial::default(),
+            ids: Ids::default(),
         };
         let activity = Activity::new();
         let after = |millis: u64, phase: Phase| {

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use self::body::Bodies;
 pub(crate) use self::connection::{Listener, accept};
 use crate::{
-    Partial, collector::Collectors, direct::Direct, limit::Seconds, metrics::Metrics, queue::Queue,
+    Ids, Partial, collector::Collectors, direct::Direct, limit::Seconds, metrics::Metrics, queue::Queue,
     recent::Recent, sparingly::Sparingly, users::Authenticator,
 };
 
@@ -63,6 +63,7 @@ pub(crate) struct Limits {
     pub(crate) body_time: Duration,
     pub(crate) idle_time: Duration,
     pub(crate) partial: Partial,
+    pub(crate) ids: Ids,
 }
 
 impl Service {

@@ -173,9 +173,10 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
         .await
         .map_err(|unread| unread_body(service, unread))?;
     let since = Instant::now();
-    let mut body = entry::read(&held.bytes, form).map_err(|Unreadable(why)| {
-        Problem::new(StatusCode::BAD_REQUEST, "the body cannot be read", why).none_taken()
-    })?;
+    let mut body =
+        entry::read(&held.bytes, form, || service.limits.ids.into()).map_err(|Unreadable(why)| {
+            Problem::new(StatusCode::BAD_REQUEST, "the body cannot be read", why).none_taken()
+        })?;
     service.metrics.count(Fate::Received, body.count as u64);
     service.metrics.count(Fate::Invalid, body.refused.len() as u64);
     let received = entry::now();
@@ -189,11 +190,8 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
             let records = records(&user.name, received, &body, queue.record_limit());
             service.metrics.stage(Stage::Validate, since.elapsed());
             let kept = put(queue, records, &mut body).await;
-            for (place, entry) in &body.entries {
-                // an id that was made here is nobody else's
-                if body.made.binary_search(place).is_err() {
-                    recent.note(&user.name, entry);
-                }
+            for (_, entry) in body.entries.iter().filter(|(place, _)| !body.is_new(*place)) {
+                recent.note(&user.name, entry);
             }
             kept.map_err(|error| not_put(&error))
         }
@@ -448,7 +446,7 @@ mod tests {
         };
         let text =
             [line("1", "a"), line("2", "a"), line("1", "a"), line("1", "b"), line("3", "a")].join("\n");
-        let mut body = entry::read(text.as_bytes(), Form::Lines).unwrap();
+        let mut body = entry::read(text.as_bytes(), Form::Lines, || crate::Ids::Random.into()).unwrap();
         assert_eq!(conflicts(&mut body, |entry| entry.id == "3"), 2);
         let places: Vec<usize> = body.entries.iter().map(|(place, _)| *place).collect();
         assert_eq!(places, [0, 1, 2]);
