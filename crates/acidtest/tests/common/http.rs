@@ -57,9 +57,14 @@ impl Http {
     }
 
     pub fn post(&mut self, token: &str, kind: &str, body: &str) -> Result<Answer> {
+        self.post_with("", token, kind, body)
+    }
+
+    /// Posts with more headers, each with its end of line.
+    pub fn post_with(&mut self, more: &str, token: &str, kind: &str, body: &str) -> Result<Answer> {
         let length = body.len();
         let request = format!(
-            "POST /logs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-type: {kind}\r\n\
+            "POST /logs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-type: {kind}\r\n{more}\
              content-length: {length}\r\n\r\n{body}"
         );
         self.write(request.as_bytes())?;

@@ -77,6 +77,40 @@ fn a_batch_that_is_sent_again_is_stored_once_by_its_content() {
     }
 }
 
+/// A request that comes again with its key is stored once, also after a restart; and what has other content is told so.
+#[test]
+fn a_request_that_is_sent_again_with_its_key_is_stored_once() {
+    for architecture in ["queued", "direct"] {
+        let sink = Sink::start("sqlite");
+        let mut gateway = Gateway::start(&["--architecture", architecture, "--sink", &sink.text()]);
+        let lines = |last: &str| [without_id("alike"), without_id("alike"), entry("own", last)].join("\n");
+        let post = |gateway: &Gateway, key: &str, body: &str| {
+            let key = format!("Idempotency-Key: {key}\r\n");
+            gateway.http().post_with(&key, &gateway.token, LINES, body).unwrap()
+        };
+        let mut ids = Vec::new();
+        for (round, key) in ["key", "\"key\"", "key"].into_iter().enumerate() {
+            if round == 2 {
+                gateway = gateway.again();
+            }
+            let answer = post(&gateway, key, &lines("last"));
+            assert_eq!(answer.status / 100, 2, "{answer:?}");
+            ids.push(answer.json()["ids"].clone());
+        }
+        assert!(ids[0].as_array().unwrap().len() == 2 && ids.iter().all(|these| *these == ids[0]), "{ids:?}");
+        let other = post(&gateway, "key", &without_id("other")).expect(422).json();
+        assert!(
+            other["accepted"] == 0 && other["detail"].as_str().unwrap().contains("Idempotency-Key"),
+            "{other}"
+        );
+        post(&gateway, "key", &entry("own", "other")).expect(409);
+        assert_eq!(post(&gateway, "", "{}").expect(400).json()["accepted"], 0);
+        // another key is another request, and other users have keys of their own
+        assert_eq!(post(&gateway, "key2", &without_id("again")).status / 100, 2);
+        assert_eq!(messages(&gateway, &sink), ["again", "alike", "alike", "last"], "{architecture}");
+    }
+}
+
 /// All or nothing: a batch that is mended and sent again is stored once.
 #[test]
 fn nothing_is_taken_of_a_batch_with_a_bad_entry_where_that_is_asked_for() {

@@ -15,6 +15,8 @@ pub(crate) enum Made {
     /// From what an entry says, and how many before it in the request say the same. So entries that are alike are told from
     /// each other, and a request that comes again has the same ids.
     Content(HashMap<Hash, u32>),
+    /// From the hash of the request's key, and an entry's place in it.
+    Key(Hash),
 }
 
 /// A hash of what an entry says.
@@ -43,8 +45,13 @@ impl From<Ids> for Made {
 }
 
 impl Made {
-    /// The id of the next entry of the request.
-    pub(super) fn next(&mut self, said: Said<'_>) -> String {
+    /// By the key of a request, so that one that comes again with it has the same ids.
+    pub(crate) fn by_key(key: &str) -> Self {
+        Self::Key(hashed([key.as_bytes()]))
+    }
+
+    /// The id of the next entry of the request, at this place in it.
+    pub(super) fn next(&mut self, place: usize, said: Said<'_>) -> String {
         match self {
             Self::Random => id(jiff::Timestamp::now().as_millisecond(), 7, rand::rng().random()),
             Self::Content(alike) => {
@@ -53,6 +60,11 @@ impl Made {
                 let hash = hashed([&hash, &before.to_le_bytes()]);
                 *before += 1;
                 id(said.moment / 1000, 8, first_half(hash))
+            }
+            // whatever the entry says: otherwise a key that is used again for something else would not be found out
+            Self::Key(key) => {
+                let hash = first_half(hashed([key, &(place as u64).to_le_bytes()]));
+                id(i64::try_from(hash >> 80).unwrap_or(0), 8, hash)
             }
         }
     }
@@ -112,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_id_at_random_is_new_and_one_by_content_is_the_same_for_the_same() {
-        let ids = |made: &mut Made| [made.next(SAID), made.next(SAID)];
+        let ids = |made: &mut Made| [made.next(0, SAID), made.next(1, SAID)];
         let [first, second] = ids(&mut Made::Random);
         assert!(first != second && &first[14..15] == "7", "{first} {second}");
         let by_content = ids(&mut Ids::Content.into());
@@ -127,7 +139,7 @@ mod tests {
 
     #[test]
     fn whatever_differs_makes_another_id() {
-        let of = |said| Made::from(Ids::Content).next(said);
+        let of = |said| Made::from(Ids::Content).next(0, said);
         let others = [
             Said { timestamp: "2026-11-23T10:15:00.123456788Z", ..SAID },
             Said { level: "warn", ..SAID },
@@ -138,5 +150,14 @@ mod tests {
         for other in others {
             assert_ne!(of(other), of(SAID), "{other:?}");
         }
+    }
+
+    #[test]
+    fn an_id_by_key_is_that_of_the_place_whatever_stands_there() {
+        let of = |key, place, said| Made::by_key(key).next(place, said);
+        let other = Said { message: "other", moment: 7, ..SAID };
+        assert_eq!(of("a", 3, SAID), of("a", 3, other));
+        assert_ne!(of("a", 3, SAID), of("a", 4, SAID));
+        assert_ne!(of("a", 3, SAID), of("b", 3, SAID));
     }
 }

@@ -131,9 +131,14 @@ impl<'a> Body<'a> {
         Self { entries: Vec::new(), refused: Vec::new(), count: 0, made: Vec::new(), ids }
     }
 
+    /// Whether the id of the entry at this place was made here.
+    pub(crate) fn is_made(&self, place: usize) -> bool {
+        self.made.binary_search(&place).is_ok()
+    }
+
     /// Whether nobody else can have an entry with the id of the one at this place.
     pub(crate) fn is_new(&self, place: usize) -> bool {
-        !self.ids.repeats() && self.made.binary_search(&place).is_ok()
+        !self.ids.repeats() && self.is_made(place)
     }
 
     fn note_text(&mut self, text: &'a [u8], what: &str) {
@@ -144,7 +149,7 @@ impl<'a> Body<'a> {
     }
 
     fn note(&mut self, loose: Loose<'a>) {
-        match loose.checked(&mut self.ids) {
+        match loose.checked(self.count, &mut self.ids) {
             Ok((entry, made)) => {
                 if made {
                     self.made.push(self.count);
@@ -214,7 +219,7 @@ type Fault = (Option<&'static str>, String);
 
 impl<'a> Loose<'a> {
     /// The entry, and whether its id was made here.
-    fn checked(self, ids: &mut Made) -> Result<(Entry<'a>, bool), Fault> {
+    fn checked(self, place: usize, ids: &mut Made) -> Result<(Entry<'a>, bool), Fault> {
         if !self.is_object {
             return Err((None, "an entry is a JSON object".to_owned()));
         }
@@ -248,7 +253,7 @@ impl<'a> Loose<'a> {
                     message: &message,
                     attributes,
                 };
-                (Cow::Owned(ids.next(said)), true)
+                (Cow::Owned(ids.next(place, said)), true)
             }
             given => (good_id(text("id", given)?)?, false),
         };

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Partial,
-    entry::{self, Body, Entry, Form, Refusal, Unreadable},
+    entry::{self, Body, Entry, Form, Made, Refusal, Unreadable},
     metrics::{Fate, Stage},
     queue::{PutError, Queue, Queued, Record},
     sink::SinkError,
@@ -169,14 +169,15 @@ async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result
 async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, Box<Problem>> {
     let user = authenticated(service, &request).await.map_err(Problem::none_taken)?;
     let form = form(&request).map_err(Problem::none_taken)?;
+    let key = idempotency_key(&request).map_err(Problem::none_taken)?;
     let held = body::read(service, &user.name, request.into_body())
         .await
         .map_err(|unread| unread_body(service, unread))?;
     let since = Instant::now();
-    let mut body =
-        entry::read(&held.bytes, form, || service.limits.ids.into()).map_err(|Unreadable(why)| {
-            Problem::new(StatusCode::BAD_REQUEST, "the body cannot be read", why).none_taken()
-        })?;
+    let ids = || key.as_deref().map_or_else(|| service.limits.ids.into(), Made::by_key);
+    let mut body = entry::read(&held.bytes, form, ids).map_err(|Unreadable(why)| {
+        Problem::new(StatusCode::BAD_REQUEST, "the body cannot be read", why).none_taken()
+    })?;
     service.metrics.count(Fate::Received, body.count as u64);
     service.metrics.count(Fate::Invalid, body.refused.len() as u64);
     let received = entry::now();
@@ -209,7 +210,7 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
                         if stored.conflicts.is_empty() {
                             done.push(*place);
                         } else {
-                            body.refused.push(conflict(*place));
+                            body.refused.push(conflict(&body, *place));
                         }
                     }
                     Err(SinkError::Refused(why)) => {
@@ -288,6 +289,33 @@ async fn put(queue: &Queue, mut records: Vec<Record>, body: &mut Body<'_>) -> Re
     put.into_iter().collect()
 }
 
+/// The header of a request whose entries without ids have the ids that they had when it came before
+/// (draft-ietf-httpapi-idempotency-key-header).
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The most letters of a key.
+const KEY: usize = 255;
+
+/// The key of the request, if it has one: a string in quotes as the draft wants it, or as it is, as most clients write it.
+fn idempotency_key(request: &Request<Incoming>) -> Result<Option<String>, Box<Problem>> {
+    let mut keys = request.headers().get_all(IDEMPOTENCY_KEY).iter();
+    let Some(key) = keys.next() else { return Ok(None) };
+    let key = key.to_str().ok().filter(|_| keys.next().is_none()).and_then(read_key);
+    key.map(Some).ok_or_else(|| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "the Idempotency-Key is not good",
+            format!("send one, of 1 to {KEY} printable letters of ASCII without quotes and backslashes"),
+        )
+    })
+}
+
+fn read_key(text: &str) -> Option<String> {
+    let text = text.trim();
+    let key = text.strip_prefix('"').map_or(Some(text), |rest| rest.strip_suffix('"'))?;
+    let is_good = |byte: u8| matches!(byte, b' '..=b'~') && !b"\"\\".contains(&byte);
+    (!key.trim().is_empty() && key.len() <= KEY && key.bytes().all(is_good)).then(|| key.to_owned())
+}
+
 /// How the body is written, by its type.
 fn form(request: &Request<Incoming>) -> Result<Form, Box<Problem>> {
     let value = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
@@ -357,13 +385,19 @@ fn conflicts(body: &mut Body<'_>, is_known: impl Fn(&Entry<'_>) -> bool) -> usiz
         places.dedup();
     }
     body.entries.retain(|(place, _)| places.binary_search(place).is_err());
-    body.refused.extend(places.iter().map(|place| conflict(*place)));
+    let refusals: Vec<Refusal> = places.iter().map(|place| conflict(body, *place)).collect();
+    body.refused.extend(refusals);
     places.len()
 }
 
 const CONFLICT: &str = "was acknowledged before with other content";
+const OTHER_REQUEST: &str =
+    "the Idempotency-Key was used before, for a request with other content at this place";
 
-fn conflict(place: usize) -> Refusal {
+fn conflict(body: &Body<'_>, place: usize) -> Refusal {
+    if body.is_made(place) {
+        return Refusal { place, field: None, reason: OTHER_REQUEST.to_owned() };
+    }
     Refusal { place, field: Some("id"), reason: CONFLICT.to_owned() }
 }
 
@@ -382,8 +416,14 @@ fn told(keeper: &Keeper, body: Body<'_>) -> Answer {
 
 /// The answer to a request of which no entry is kept, because of those that were refused.
 fn none_kept(body: Body<'_>) -> Answer {
-    let is_conflict = body.refused.iter().all(|refusal| refusal.reason == CONFLICT);
-    let status = if is_conflict { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
+    let are_all = |reasons: &[&str]| body.refused.iter().all(|refusal| reasons.contains(&&*refusal.reason));
+    let status = if are_all(&[CONFLICT]) {
+        StatusCode::CONFLICT
+    } else if are_all(&[CONFLICT, OTHER_REQUEST]) {
+        StatusCode::UNPROCESSABLE_ENTITY
+    } else {
+        StatusCode::BAD_REQUEST
+    };
     let more = match body.refused.len() {
         0 | 1 => String::new(),
         several => format!("; and {} more", several - 1),
@@ -416,8 +456,7 @@ fn made(body: &Body<'_>) -> Vec<MadeId> {
     if body.made.is_empty() {
         return Vec::new();
     }
-    let is_made = |place: &usize| body.made.binary_search(place).is_ok();
-    let taken = body.entries.iter().filter(|(place, _)| is_made(place));
+    let taken = body.entries.iter().filter(|(place, _)| body.is_made(*place));
     taken.map(|(place, entry)| MadeId { entry: *place, id: entry.id.clone().into_owned() }).collect()
 }
 
@@ -434,6 +473,16 @@ mod tests {
             ["", "example.org", "localhost.example.org", "127.0.0.1.example.org", "[::2]", "10.0.0.1:80"]
         {
             assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_read_with_quotes_or_without() {
+        for text in ["8e03978e-40d5", "\"8e03978e-40d5\"", " 8e03978e-40d5 "] {
+            assert_eq!(read_key(text).as_deref(), Some("8e03978e-40d5"), "{text}");
+        }
+        for text in ["", "\"\"", "\" \"", "\"a", "a\"b", "a\\b", "\u{7f}", &"x".repeat(KEY + 1)] {
+            assert_eq!(read_key(text), None, "{text}");
         }
     }
 
