@@ -168,6 +168,16 @@ pub struct CollectorConfig {
     pub drain: Duration,
 }
 
+/// Does something that may wait for a disk, here: what else this thread has to do is done by others meanwhile.
+fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        // there is nobody else
+        _ => work(),
+    }
+}
+
 /// Does something that may wait for a disk, on a thread for such.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     tokio::task::spawn_blocking(work)

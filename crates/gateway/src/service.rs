@@ -14,7 +14,7 @@ use tokio::{
     runtime::{Builder, Handle},
     sync::{oneshot, watch},
     task::JoinHandle,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use crate::{
@@ -36,6 +36,10 @@ const BACKLOG: u32 = 4096;
 const LEAST: u64 = 32 << 20;
 /// The threads of a collector: it mostly waits for the database.
 const COLLECTOR_THREADS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+/// How long a request may wait for the disk of the queue. A slow disk takes less for all that may wait at once.
+const DISK_PATIENCE: Duration = Duration::from_secs(10);
+/// How long collectors may take to end that are to.
+const ENDING: Duration = Duration::from_secs(5);
 /// The bytes of a segment of a queue on disk, but for small queues.
 const SEGMENT: u64 = 64 << 20;
 
@@ -372,8 +376,8 @@ impl Keeper {
             collector.abort();
         }
         for collector in collecting {
-            // aborted, or ended by itself
-            let _ = collector.await;
+            // aborted, or ended by itself; one that waits for a disk which hangs does neither
+            let _ = timeout(ENDING, collector).await;
         }
         queue.finish().await;
         let entries = queue.depth().entries;
@@ -417,6 +421,9 @@ async fn queue(config: &Config, metrics: &Arc<Metrics>) -> Result<(Queue, String
                 folder: config.queue_folder.clone(),
                 most_bytes: config.queue_size,
                 segment: SEGMENT.min(config.queue_size / 4),
+                patience: DISK_PATIENCE,
+                #[cfg(test)]
+                hangs: Arc::default(),
                 #[cfg(test)]
                 broken: Arc::default(),
                 #[cfg(test)]
@@ -562,7 +569,6 @@ async fn keep_users_fresh(service: Arc<Service>) {
 mod tests {
     use acidtest_model::Address;
     use tempfile::TempDir;
-    use tokio::time::timeout;
 
     use super::*;
     use crate::{

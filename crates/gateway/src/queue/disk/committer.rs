@@ -5,7 +5,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     sync::{Arc, PoisonError},
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -21,9 +21,10 @@ use crate::{
 /// How long it takes until it is tried again whether there is room, where no request comes.
 const AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+pub(super) fn start(shared: Arc<Shared>) -> io::Result<()> {
     let committer = Committer { shared, segment: None };
-    thread::Builder::new().name("committer".to_owned()).spawn(move || committer.run())
+    thread::Builder::new().name("committer".to_owned()).spawn(move || committer.run())?;
+    Ok(())
 }
 
 struct Committer {
@@ -40,13 +41,14 @@ impl Drop for Committer {
         state.pending.clear();
         drop(state);
         self.shared.came.notify_one();
+        self.shared.ended.notify_all();
     }
 }
 
 impl Committer {
     fn run(mut self) {
         loop {
-            let group = {
+            let mut group = {
                 let mut state = self.shared.state();
                 while state.pending.is_empty() && !state.closed && state.trouble.is_none() {
                     state = self.shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -59,13 +61,27 @@ impl Committer {
                     return;
                 }
                 state.pending_bytes = 0;
+                state.writing = Some(Instant::now());
                 std::mem::take(&mut state.pending)
             };
-            if group.is_empty() {
+            // whoever has waited for too long was told so, and sends it again
+            let is_idle = group.is_empty();
+            group.retain(|pending| !pending.done.is_closed());
+            if is_idle {
                 self.look_for_room();
             } else {
                 self.commit(group);
             }
+            self.rest();
+        }
+    }
+
+    /// Notes that the disk is not waited for.
+    fn rest(&self) {
+        let mut state = self.shared.state();
+        state.writing = None;
+        if std::mem::take(&mut state.is_stall_told) {
+            tracing::info!("the disk answers again");
         }
     }
 
@@ -151,6 +167,7 @@ impl Committer {
             entries += u64::from(pending.record.entries);
         }
         let since = Instant::now();
+        self.shared.state().writing = Some(since);
         let synced = segment.file.write_all_at(&bytes, place).and_then(|()| self.shared.sync(&segment.file));
         let took = since.elapsed();
         for pending in &group {
@@ -229,6 +246,10 @@ impl Shared {
     fn sync(&self, file: &File) -> io::Result<()> {
         #[cfg(test)]
         assert!(!self.options.panics.load(std::sync::atomic::Ordering::Relaxed), "planted");
+        #[cfg(test)]
+        while self.options.hangs.load(std::sync::atomic::Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
         #[cfg(test)]
         if self.options.broken.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));

@@ -25,13 +25,12 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread::JoinHandle,
     time::Duration,
 };
 
 use tokio::{
     sync::{Mutex as TaskMutex, Notify, oneshot},
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use self::{
@@ -39,7 +38,7 @@ use self::{
     segment::{Segment, Step, Walk},
 };
 use super::{Batch, Cut, Depth, PutError, Record, progress::Progress};
-use crate::{folder, metrics::Metrics};
+use crate::{folder, in_place, metrics::Metrics};
 
 /// Bytes that wait to be written: more are refused.
 const PENDING: u64 = 64 << 20;
@@ -60,6 +59,11 @@ pub(crate) struct DiskOptions {
     pub(crate) most_bytes: u64,
     /// The bytes of a segment.
     pub(crate) segment: u64,
+    /// How long a record may wait until it is synced.
+    pub(crate) patience: Duration,
+    /// Lets every sync hang, as a disk does.
+    #[cfg(test)]
+    pub(crate) hangs: Arc<std::sync::atomic::AtomicBool>,
     /// Lets every sync fail, as a disk does.
     #[cfg(test)]
     pub(crate) broken: Arc<std::sync::atomic::AtomicBool>,
@@ -75,7 +79,6 @@ pub(crate) struct DiskQueue {
     /// Held by the collector whose turn it is.
     turn: TaskMutex<Reader>,
     note: Mutex<Note>,
-    committer: Mutex<Option<JoinHandle<()>>>,
     /// Locked for as long as this queue is open.
     _lock: File,
 }
@@ -89,6 +92,8 @@ struct Shared {
     unremoved: Mutex<bool>,
     /// Tells the committer that there is something to do.
     work: Condvar,
+    /// Tells that the committer has ended.
+    ended: Condvar,
     /// Tells the collector whose turn it is that something can be read.
     came: Notify,
 }
@@ -108,6 +113,10 @@ struct State {
     /// The number behind the last entry that was acknowledged.
     acknowledged: u64,
     progress: Progress,
+    /// Since when the committer has waited for the disk, if it does.
+    writing: Option<std::time::Instant>,
+    /// Whether it was told that the disk does not answer.
+    is_stall_told: bool,
     /// Why entries cannot be written at present.
     trouble: Option<String>,
     /// Why entries cannot be read back at present.
@@ -233,6 +242,8 @@ impl DiskQueue {
             end,
             acknowledged: end,
             progress,
+            writing: None,
+            is_stall_told: false,
             trouble: None,
             unread: None,
         };
@@ -242,14 +253,14 @@ impl DiskQueue {
             state: Mutex::new(state),
             unremoved: Mutex::default(),
             work: Condvar::new(),
+            ended: Condvar::new(),
             came: Notify::new(),
         });
-        let committer = committer::start(Arc::clone(&shared))?;
+        committer::start(Arc::clone(&shared))?;
         let queue = Self {
             shared,
             turn: TaskMutex::new(Reader { cut: Cut::default(), taken: stored, walk: None, done: 0 }),
             note: Mutex::new(note),
-            committer: Mutex::new(Some(committer)),
             _lock: lock,
         };
         queue.shared.remove_stored();
@@ -264,6 +275,9 @@ impl DiskQueue {
             if state.closed || state.ended {
                 return Err(PutError::Closed);
             }
+            if let Some(why) = state.stalled(self.shared.options.patience) {
+                return Err(PutError::Failed(why));
+            }
             let size = record.bytes.len() as u64 + segment::HEAD as u64;
             if state.pending_bytes + size > PENDING {
                 return Err(PutError::Full);
@@ -273,7 +287,21 @@ impl DiskQueue {
         }
         self.shared.work.notify_one();
         // the committer answers everybody, and if it ended without it, nothing was acknowledged
-        answer.await.unwrap_or(Err(PutError::Closed))
+        let answer = timeout(self.shared.options.patience, answer).await;
+        answer.map_or_else(|_| Err(self.late()), |answer| answer.unwrap_or(Err(PutError::Closed)))
+    }
+
+    /// Why a record was not synced in time. What the committer has not begun to write, it leaves out.
+    fn late(&self) -> PutError {
+        let patience = self.shared.options.patience;
+        let mut state = self.shared.state();
+        let Some(why) = state.stalled(patience) else {
+            return PutError::Failed(format!("it was not synced within {} s", patience.as_secs_f64()));
+        };
+        if !mem::replace(&mut state.is_stall_told, true) {
+            tracing::error!("{why}: entries are answered with 503 until it does");
+        }
+        PutError::Failed(why)
     }
 
     pub(super) async fn take(&self, most: usize, linger: Duration) -> Option<Batch> {
@@ -297,7 +325,7 @@ impl DiskQueue {
                 until = Some(now + linger);
             }
             if waiting >= most as u64 || (waiting > 0 && ended) || until.is_some_and(|until| until <= now) {
-                let (batch, read) = reader.batch(&self.shared, most, end);
+                let (batch, read) = in_place(|| reader.batch(&self.shared, most, end));
                 self.note_read(read);
                 if batch.begin < batch.end {
                     return Some(batch);
@@ -334,8 +362,10 @@ impl DiskQueue {
             state.progress.stored(batch.begin, batch.end);
             state.progress.up_to()
         };
-        self.note.lock().unwrap_or_else(PoisonError::into_inner).say(up_to, false);
-        self.shared.remove_stored();
+        in_place(|| {
+            self.note.lock().unwrap_or_else(PoisonError::into_inner).say(up_to, false);
+            self.shared.remove_stored();
+        });
     }
 
     pub(super) fn close(&self) {
@@ -343,16 +373,24 @@ impl DiskQueue {
         self.shared.work.notify_one();
     }
 
-    /// Answers whoever waits, and notes how far entries are stored.
+    /// Answers whoever waits, and notes how far entries are stored. A disk that does not answer is not waited for longer
+    /// than by those who wait.
     pub(super) fn finish(&self) {
         self.close();
-        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(committer) = committer {
-            // it does not panic, and if it did, nothing more could be done here
-            let _ = committer.join();
-        }
-        let up_to = self.shared.state().progress.up_to();
-        self.note.lock().unwrap_or_else(PoisonError::into_inner).say(up_to, true);
+        in_place(|| {
+            let waits = self.shared.ended.wait_timeout_while(
+                self.shared.state(),
+                self.shared.options.patience,
+                |state| !state.ended,
+            );
+            let state = waits.unwrap_or_else(PoisonError::into_inner).0;
+            if !state.ended {
+                return;
+            }
+            let up_to = state.progress.up_to();
+            drop(state);
+            self.note.lock().unwrap_or_else(PoisonError::into_inner).say(up_to, true);
+        });
     }
 
     pub(super) fn depth(&self) -> Depth {
@@ -368,7 +406,8 @@ impl DiskQueue {
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
-        self.shared.state().trouble.clone()
+        let state = self.shared.state();
+        state.stalled(self.shared.options.patience).or_else(|| state.trouble.clone())
     }
 
     /// Whether the committer has ended, though the queue was not closed.
@@ -392,6 +431,12 @@ impl Drop for DiskQueue {
 impl State {
     fn disk_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size).sum()
+    }
+
+    /// That the disk has not answered for this long, if it has not.
+    fn stalled(&self, patience: Duration) -> Option<String> {
+        let waited = self.writing?.elapsed();
+        (waited >= patience).then(|| format!("the disk has not answered for {} s", waited.as_secs()))
     }
 }
 

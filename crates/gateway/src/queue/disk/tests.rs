@@ -14,6 +14,8 @@ fn options(folder: &Path) -> DiskOptions {
         folder: folder.to_owned(),
         most_bytes: 16 * SEGMENT,
         segment: SEGMENT,
+        patience: Duration::from_mins(1),
+        hangs: Arc::default(),
         broken: Arc::default(),
         panics: Arc::default(),
     }
@@ -194,6 +196,59 @@ async fn after_a_failed_sync_nothing_is_acknowledged_on_that_segment_and_nothing
     assert_eq!(take_all(&queue, 7, true).await, (0..20).collect::<Vec<_>>());
     // what was refused is not there after a kill either
     assert_eq!(take_all(&open(copy.path()), 7, true).await, (0..20).collect::<Vec<_>>());
+}
+
+/// Nobody waits for a disk that hangs, and what was refused meanwhile is not written when it answers again: whoever was told
+/// so sends it again.
+#[tokio::test]
+async fn a_disk_that_hangs_is_told_and_not_waited_for() {
+    let folder = TempDir::new().unwrap();
+    let options = DiskOptions { patience: Duration::from_millis(30), ..options(folder.path()) };
+    let hangs = Arc::clone(&options.hangs);
+    let queue = Arc::new(DiskQueue::open(options, Arc::new(Metrics::new())).unwrap());
+    queue.put(record(0, 1, 100)).await.unwrap();
+    hangs.store(true, Relaxed);
+    let put = |id| {
+        let queue = Arc::clone(&queue);
+        async move { queue.put(record(id, 1, 100)).await }
+    };
+    // the second waits for the first to be written
+    let first = tokio::spawn(put(1));
+    while queue.shared.state().writing.is_none() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let second = put(2).await;
+    for refused in [first.await.unwrap(), second] {
+        assert!(matches!(refused, Err(PutError::Failed(_))), "{refused:?}");
+    }
+    // from now on at once, and whoever asks whether it is ready is told
+    let told = |why: &str| why.starts_with("the disk has not answered for");
+    assert!(queue.trouble().is_some_and(|why| told(&why)));
+    assert!(matches!(put(3).await, Err(PutError::Failed(why)) if told(&why)));
+    assert_eq!(queue.shared.state().pending.len(), 1, "the second only");
+    hangs.store(false, Relaxed);
+    while queue.trouble().is_some() || !queue.shared.state().pending.is_empty() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // it may take a moment
+    while put(4).await.is_err() {}
+    let ids: BTreeSet<u64> = take_all(&queue, 10, true).await.into_iter().collect();
+    assert_eq!(ids, BTreeSet::from([0, 1, 4]), "of those that failed only the one that was being written");
+}
+
+/// A gateway that is stopped does not wait for it either.
+#[tokio::test]
+async fn a_queue_on_a_disk_that_hangs_is_closed() {
+    let folder = TempDir::new().unwrap();
+    let options = DiskOptions { patience: Duration::from_millis(30), ..options(folder.path()) };
+    let hangs = Arc::clone(&options.hangs);
+    let queue = DiskQueue::open(options, Arc::new(Metrics::new())).unwrap();
+    hangs.store(true, Relaxed);
+    assert!(queue.put(record(0, 1, 100)).await.is_err());
+    queue.finish();
+    assert!(!queue.shared.state().ended);
+    drop(queue);
+    hangs.store(false, Relaxed);
 }
 
 /// A collector that waits finds out at once: otherwise they would count as waiting, and grow old.
