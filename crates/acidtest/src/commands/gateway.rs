@@ -49,6 +49,7 @@ pub(crate) async fn gateway(asked: args::Gateway) -> Result<Status, Failure> {
 
 async fn serve(asked: args::Serve) -> Result<Status, Failure> {
     log(asked.log);
+    let _too_large = survive_too_large_files()?;
     let config = config(&asked)?;
     run_until_stopped(Box::pin(acidtest_gateway::start(config)), |running| {
         format!("the gateway takes entries at {}/logs", running.url.as_deref().unwrap_or_default())
@@ -62,6 +63,7 @@ pub(crate) async fn collector(asked: args::Collector) -> Result<Status, Failure>
 
 async fn collect(asked: args::Collector) -> Result<Status, Failure> {
     log(asked.log);
+    let _too_large = survive_too_large_files()?;
     refuse_long_linger(&asked.batches)?;
     let config = CollectorConfig {
         queue: target::address(&asked.queue.0)?,
@@ -74,6 +76,13 @@ async fn collect(asked: args::Collector) -> Result<Status, Failure> {
         "the collector stores what comes out of the queue".to_owned()
     })
     .await
+}
+
+/// Lets a write beyond the limit of a file's size (`ulimit -f`) fail, as on a full disk: unless its signal is taken, it ends
+/// the process.
+fn survive_too_large_files() -> Result<Signal, Failure> {
+    let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")))
 }
 
 /// Requests to stop, which from here on end what runs in order.

@@ -282,6 +282,47 @@ fn a_full_disk_answers_503_and_loses_nothing() {
     assert!(said.contains("a segment cannot be made") && said.contains("entries are taken again"), "{said}");
 }
 
+/// A disk on which nothing can be written, by a limit of the size of files: at the start and later, it is told, and it goes
+/// on when it can be.
+#[test]
+fn a_gateway_on_which_nothing_can_be_written_is_not_ready_and_survives() {
+    let sink = Sink::start("sqlite");
+    let mut gateway = Gateway::start(&["--sink", &sink.text()]);
+    gateway.stop_and_keep();
+    let mut limited = Command::new("prlimit");
+    // enough for the databases, and not for a segment of the queue
+    limited.arg("--fsize=2097152:");
+    gateway.restart_by(limited);
+    let pid = gateway.pid().to_string();
+    let limit_to = |bytes: &str| {
+        let done = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:")]).status();
+        assert!(done.unwrap().success());
+    };
+    let is_ready = || gateway.http().get("/readyz", "").unwrap();
+    let refused = |id: &str| {
+        let answer = gateway.http().post(&gateway.token, JSON, &entry(id, "a")).unwrap().expect(503);
+        assert!(answer.body.contains("File too large"), "{answer:?}");
+        assert_eq!(header(&answer.head, "retry-after"), Some("1"));
+    };
+    // before anybody has sent anything
+    assert!(is_ready().expect(503).body.contains("File too large"));
+    refused("1");
+    limit_to("unlimited");
+    until("there is room", || is_ready().status == 200);
+    gateway.http().post(&gateway.token, JSON, &entry("2", "a")).unwrap().expect(202);
+    // a byte, so that the segment which has its room cannot be written either
+    limit_to("1");
+    refused("3");
+    is_ready().expect(503);
+    limit_to("unlimited");
+    until("there is room", || is_ready().status == 200);
+    gateway.http().post(&gateway.token, JSON, &entry("4", "a")).unwrap().expect(202);
+    gateway.wait_until_stored();
+    let ids: Vec<String> = entries(&sink.address()).into_iter().map(|row| row.id).collect();
+    assert_eq!(ids, ["2", "4"]);
+    assert_eq!(gateway.stop().0, Some(0));
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_started() {
     let cases: [(&[&str], i32, &str); 17] = [

@@ -31,8 +31,11 @@ impl SqliteUsers {
                 folder::make(above)?;
             }
             let connection = Connection::open(file)?;
+            // A log (WAL) needs a file of its own for those who only read: on a full disk it could not be made, and nobody be
+            // told by their token. A file that has one, as earlier versions made it, keeps it while others have it open.
+            let _ = connection.pragma_update(None, "journal_mode", "delete");
             connection.busy_timeout(Duration::from_secs(5))?;
-            connection.pragma_update(None, "journal_mode", "wal")?;
+            connection.pragma_update(None, "synchronous", "extra")?;
             connection.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} COMMIT;"))?;
             Ok::<_, Box<dyn std::error::Error>>(connection)
         };
@@ -123,4 +126,27 @@ fn user(row: &Row<'_>) -> rusqlite::Result<User> {
         expires: row.get(3)?,
         revoked: row.get(4)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Also where an earlier version had made it.
+    #[tokio::test]
+    async fn users_are_looked_up_without_another_file() {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("users.sqlite");
+        let earlier = Connection::open(&file).unwrap();
+        earlier.pragma_update(None, "journal_mode", "wal").unwrap();
+        earlier.execute_batch(SCHEMA).unwrap();
+        earlier.close().unwrap();
+        let users = SqliteUsers::open(&file.to_string_lossy()).unwrap();
+        assert_eq!(users.version().await.unwrap(), 0);
+        let others: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        assert_eq!(others, [file]);
+    }
 }

@@ -22,7 +22,9 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) fn start(shared: Arc<Shared>) -> io::Result<()> {
-    let committer = Committer { shared, segment: None };
+    let mut committer = Committer { shared, segment: None };
+    // whoever asks whether it is ready learns of a full disk before entries are refused; it is tried again
+    let _ = committer.make_room(0);
     thread::Builder::new().name("committer".to_owned()).spawn(move || committer.run())?;
     Ok(())
 }

@@ -144,7 +144,7 @@ async fn kills_one_after_the_other_do_not_fill_the_queue() {
         folder = copy;
     }
     let queue = open(folder.path());
-    assert!(queue.depth().bytes < Some(starts * 1200), "{:?}", queue.depth());
+    assert!(queue.depth().bytes < Some(starts * 1200 + SEGMENT), "{:?}", queue.depth());
     assert_eq!(take_all(&queue, 1000, false).await, (0..starts).collect::<Vec<_>>());
 }
 
@@ -275,13 +275,22 @@ async fn entries_that_could_not_be_synced_do_not_wait_to_be_stored() {
 async fn a_disk_on_which_no_segment_can_be_made_refuses_until_one_can() {
     let folder = TempDir::new().unwrap();
     let queue = open(folder.path());
-    // nothing has been written, and so the first record needs a segment
+    // the first segment is made at the start, and full with this
+    queue.put(record(0, 1, 60_000)).await.unwrap();
     let elsewhere = folder.path().with_extension("away");
     fs::rename(folder.path(), &elsewhere).unwrap();
-    assert!(matches!(queue.put(record(0, 1, 10)).await, Err(PutError::Failed(_))));
+    assert!(matches!(queue.put(record(1, 1, 60_000)).await, Err(PutError::Failed(_))));
     fs::rename(&elsewhere, folder.path()).unwrap();
-    queue.put(record(0, 1, 10)).await.unwrap();
-    assert_eq!(take_all(&queue, 7, true).await, [0]);
+    queue.put(record(1, 1, 60_000)).await.unwrap();
+    assert_eq!(take_all(&queue, 7, true).await, [0, 1]);
+}
+
+#[test]
+fn that_nothing_can_be_written_is_known_at_the_start() {
+    let folder = TempDir::new().unwrap();
+    let options = DiskOptions { most_bytes: SEGMENT - 1, ..options(folder.path()) };
+    let queue = DiskQueue::open(options, Arc::new(Metrics::new())).unwrap();
+    assert_eq!(queue.trouble().as_deref(), Some("the queue is full"));
 }
 
 #[tokio::test]
