@@ -1,9 +1,9 @@
-//! Folders for what a gateway keeps: for its user alone, and there after a loss of power.
+//! Folders and files for what a gateway keeps: for its user alone, and there after a loss of power.
 
 use std::{
-    fs::{DirBuilder, File},
+    fs::{DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::Path,
 };
 
@@ -24,6 +24,21 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
     }
     // also where it is there already: who made it may have been killed before this
     File::open(above)?.sync_all()
+}
+
+/// Makes the file of a database for its user alone, if it is not there. One that is there is not opened: with the closing of
+/// any descriptor of a file, the locks that SQLite has on it in this process would be gone.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+/// Opens a file to be read and written, which is made for its user alone if it is not there; also in a folder that others may
+/// read. One that is there is left as it is.
+pub(crate) fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 #[cfg(test)]

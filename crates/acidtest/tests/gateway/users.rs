@@ -10,6 +10,31 @@ use super::{
     running::{Gateway, Sink, entry, until, user},
 };
 
+/// What is kept is for the gateway's user alone, also in a folder that others may read.
+#[test]
+fn files_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let gateway = Gateway::start(&[]);
+    std::fs::set_permissions(gateway.folder(), PermissionsExt::from_mode(0o755)).unwrap();
+    gateway.http().post(&gateway.token, JSON, &entry("1", "a")).unwrap().expect(202);
+    gateway.wait_until_stored();
+    let mut folders = vec![gateway.folder().to_owned()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for file in std::fs::read_dir(folder).unwrap() {
+            let file = file.unwrap();
+            let (path, metadata) = (file.path(), file.metadata().unwrap());
+            if metadata.is_dir() {
+                folders.push(path);
+            } else {
+                files += 1;
+                assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{}", path.display());
+            }
+        }
+    }
+    assert!(files >= 6, "users, entries with their log and its index, and of the queue: {files}");
+}
+
 /// A token is good until it expires or is revoked; gateways that remember it learn of that.
 #[test]
 fn a_token_that_is_unknown_expired_or_revoked_is_refused() {

@@ -42,8 +42,9 @@ impl SqliteSink {
     pub(super) async fn open(file: &str, tables: Tables) -> Result<(Self, String), Error> {
         let sink = Self { file: file.to_owned(), tables };
         if let Some(above) = Path::new(file).parent() {
-            folder::make(above)
-                .map_err(|error| Error::Unreached(format!("entries cannot be stored in {file}: {error}")))?;
+            // the files beside it have the permissions that SQLite finds on it
+            let made = folder::make(above).and_then(|()| folder::make_private(Path::new(file)));
+            made.map_err(|error| Error::Unreached(format!("entries cannot be stored in {file}: {error}")))?;
         }
         let Tables { entries, refused } = &sink.tables;
         let schema = format!(

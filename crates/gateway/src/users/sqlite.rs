@@ -30,6 +30,7 @@ impl SqliteUsers {
             if let Some(above) = Path::new(file).parent() {
                 folder::make(above)?;
             }
+            folder::make_private(Path::new(file))?;
             let connection = Connection::open(file)?;
             // A log (WAL) needs a file of its own for those who only read: on a full disk it could not be made, and nobody be
             // told by their token. A file that has one, as earlier versions made it, keeps it while others have it open.

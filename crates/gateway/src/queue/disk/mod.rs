@@ -38,7 +38,11 @@ use self::{
     segment::{Segment, Step, Walk},
 };
 use super::{Batch, Cut, Depth, PutError, Record, progress::Progress};
-use crate::{folder, in_place, metrics::Metrics};
+use crate::{
+    folder::{self, private_file},
+    in_place,
+    metrics::Metrics,
+};
 
 /// Bytes that wait to be written: more are refused.
 const PENDING: u64 = 64 << 20;
@@ -221,7 +225,7 @@ impl DiskQueue {
     /// Opens the queue in a folder, which is made if it does not exist, and finds what waits in it.
     pub(crate) fn open(options: DiskOptions, metrics: Arc<Metrics>) -> io::Result<Self> {
         folder::make(&options.folder)?;
-        let lock = File::create(options.folder.join("lock"))?;
+        let lock = private_file(&options.folder.join("lock"))?;
         lock.try_lock().map_err(|_| {
             io::Error::other("another gateway uses this folder\n  remedy: a folder of its own by --data")
         })?;
@@ -547,12 +551,7 @@ fn put_aside(folder: &Path, placed: &mut Placed) {
 impl Note {
     /// Opens the file and reads the number in it: 0 if there is none.
     fn open(folder: &Path) -> io::Result<(Self, u64)> {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(folder.join("stored"))?;
+        let file = private_file(&folder.join("stored"))?;
         let read = |slot: u64| {
             let mut bytes = [0; 12];
             file.read_exact_at(&mut bytes, slot * 512).ok()?;

@@ -21,7 +21,7 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -93,7 +93,7 @@ impl Segment {
     /// is. The file and its name are synced.
     pub(super) fn create(folder: &Path, number: u64, numbers: Numbers, size: u64) -> io::Result<Self> {
         let path = path(folder, number);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         let Numbers { first, acknowledged } = numbers;
         let made = Self { file, salt: rand::rng().random(), first, acknowledged };
         match made.write_heads(size).and_then(|()| File::open(folder)?.sync_all()) {
