@@ -7,6 +7,7 @@ use hyper::{
     Method, Request, StatusCode,
     body::Incoming,
     header::{ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST},
+    http::uri::Authority,
 };
 
 use super::{
@@ -124,8 +125,7 @@ async fn may_look(service: &Service, request: &Request<Incoming>) -> Result<(), 
             ))
         };
     }
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if is_loopback(host) {
+    if is_to_loopback(request) {
         return Ok(());
     }
     Err(Problem::new(
@@ -140,14 +140,27 @@ async fn may_look(service: &Service, request: &Request<Incoming>) -> Result<(), 
     ))
 }
 
-/// Whether a request's host, with or without a port, is a name of this machine's own.
+/// Whether a request is made to this machine by a name of its own: by its one host, and by its target, where that names one.
+fn is_to_loopback<B>(request: &Request<B>) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    host.to_str().is_ok_and(is_loopback)
+        && request.uri().authority().is_none_or(|target| is_loopback(target.as_str()))
+}
+
+/// Whether a host, with or without a port, is a name of this machine's own. With anything else, such as a user before it, it
+/// is none.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((name, _)) => name,
-        None => host.split(':').next().unwrap_or_default(),
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host();
+    let is_plain = match authority.port() {
+        Some(port) => host.len() == name.len() + 1 + port.as_str().len(),
+        None => host.len() == name.len(),
     };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    is_plain
+        && (name.eq_ignore_ascii_case("localhost")
+            || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()))
 }
 
 async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result<Arc<User>, Box<Problem>> {
@@ -469,11 +482,40 @@ mod tests {
         for host in ["localhost", "LOCALHOST:80", "127.0.0.1:1731", "[::1]:1731", "127.8.8.8"] {
             assert!(is_loopback(host), "{host}");
         }
-        for host in
-            ["", "example.org", "localhost.example.org", "127.0.0.1.example.org", "[::2]", "10.0.0.1:80"]
-        {
+        for host in [
+            "",
+            "example.org",
+            "localhost.example.org",
+            "127.0.0.1.example.org",
+            "[::2]",
+            "10.0.0.1:80",
+            "localhost:1752@evil.example",
+            "localhost@evil.example",
+            "evil.example@localhost",
+            "localhost:evil",
+            "localhost:",
+            "localhost:1:2",
+            "[::1].evil.example",
+            "[::1]evil.example:80",
+            "localhost/evil",
+            "localhost evil.example",
+        ] {
             assert!(!is_loopback(host), "{host}");
         }
+    }
+
+    #[test]
+    fn a_request_names_one_host_of_this_machine() {
+        let request = |target: &str, hosts: &[&str]| {
+            let mut request = Request::builder().uri(target);
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            is_to_loopback(&request.body(()).unwrap())
+        };
+        assert!(request("/", &["localhost"]) && request("http://127.0.0.1/", &["localhost"]));
+        assert!(!request("/", &[]) && !request("/", &["localhost", "evil.example"]));
+        assert!(!request("http://evil.example/", &["localhost"]));
     }
 
     #[test]
