@@ -225,7 +225,8 @@ pub(crate) struct Serve {
     /// Threads that serve requests [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// The most connections at once; one more is answered 503 [default: 20000, or as many as files can be open]
+    /// The most connections at once; for one more, an idle one is closed, or it is answered 503 [default: 20000, or as
+    /// many as files can be open]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_connections: Option<NonZeroUsize>,
     /// The most bytes of a request's body

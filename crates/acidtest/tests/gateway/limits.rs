@@ -79,7 +79,7 @@ fn a_request_that_is_too_large_too_slow_or_of_another_kind_is_told_so() {
 }
 
 /// Ten thousand connections that say nothing do not keep others out, take little memory, and end when their time is
-/// over; beyond the limit, one more is told.
+/// over; beyond the limit, the one that was idle for longest is closed for another.
 #[test]
 fn idle_connections_hold_nobody_up() {
     const IDLE: usize = 10_000;
@@ -98,6 +98,25 @@ fn idle_connections_hold_nobody_up() {
     let grown = memory(gateway.pid()) - before;
     assert!(grown < 48 << 20, "{IDLE} connections take {} MiB", grown >> 20);
     let _more: Vec<Http> = (0..9).map(|_| gateway.http()).collect();
+    for _ in 0..20 {
+        gateway.http().get("/healthz", "").unwrap().expect(200);
+    }
+    assert!(idle[0].is_closed(), "it was idle for longest");
+    until("idle connections are closed", || idle.pop().is_none_or(|mut each| each.is_closed()));
+    until("there is room again", || {
+        Http::open(&gateway.address)
+            .is_ok_and(|mut http| http.get("/healthz", "").is_ok_and(|answer| answer.status == 200))
+    });
+}
+
+/// Where all connections are busy, one more is told.
+#[test]
+fn a_connection_too_many_is_told() {
+    let gateway = Gateway::start(&["--max-connections", "3"]);
+    let mut busy: Vec<Http> = (0..3).map(|_| gateway.http()).collect();
+    for http in &mut busy {
+        http.write(b"POST /logs HTTP/1.1\r\n").unwrap();
+    }
     until("the next is one too many", || {
         let mut beyond = gateway.http();
         beyond.answer().is_ok_and(|answer| {
@@ -105,11 +124,6 @@ fn idle_connections_hold_nobody_up() {
                 && header(&answer.head, "retry-after") == Some("1")
                 && answer.json()["status"] == 503
         })
-    });
-    until("idle connections are closed", || idle.pop().is_none_or(|mut each| each.is_closed()));
-    until("there is room again", || {
-        Http::open(&gateway.address)
-            .is_ok_and(|mut http| http.get("/healthz", "").is_ok_and(|answer| answer.status == 200))
     });
 }
 

@@ -139,7 +139,14 @@ fn connections_over_tls_have_their_limit() {
     let certificate = Certificate::of(OURS);
     let gateway = start(&certificate, &["--max-connections", "2"]);
     let open = || Http::open_secure(&gateway.address, &certificate, b"");
-    let (_one, two) = (open().unwrap(), open().unwrap());
+    // an idle one would make place
+    let busy = || {
+        let mut http = open().unwrap();
+        http.get("/healthz", "").unwrap().expect(200);
+        http.write(b"GET / HTTP/1.1\r\n").unwrap();
+        http
+    };
+    let (_one, two) = (busy(), busy());
     until("one is too many", || open().is_err());
     drop(two);
     until("there is room again", || open().is_ok());

@@ -1,12 +1,13 @@
 //! Accepts connections, and ends those that take too long.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     future::poll_fn,
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
@@ -24,12 +25,12 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::watch,
+    sync::{Notify, watch},
     time::{sleep, sleep_until, timeout},
 };
 
 use super::{Limits, Service, answer::Content, routes};
-use crate::metrics::Stage;
+use crate::{metrics::Stage, sparingly::Sparingly};
 
 /// What a connection beyond the limit is told.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
@@ -49,21 +50,21 @@ pub(crate) async fn accept(
     service: Arc<Service>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let places = Arc::new(Places::default());
     loop {
         let accepted = tokio::select! {
             accepted = tcp.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((stream, _)) if open.load(Relaxed) >= service.limits.connections => {
+            Ok((stream, _)) if places.are_taken(service.limits.connections) => {
                 // a handshake would cost more than what it is refused for
                 if !acceptor.is_secure() {
                     refuse(&stream);
                 }
             }
             Ok((stream, _)) => {
-                let held = Held::new(&open, &service);
+                let held = Held::new(&places, &service);
                 tokio::spawn(serve(stream, acceptor.clone(), Arc::clone(&service), stop.clone(), held));
             }
             Err(error) => {
@@ -77,7 +78,7 @@ pub(crate) async fn accept(
     // pages are told of the present second, and of no more
     service.watchers.close();
     let until = Instant::now() + ENDING;
-    while open.load(Relaxed) > 0 && Instant::now() < until {
+    while places.open.load(Relaxed) > 0 && Instant::now() < until {
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -94,24 +95,99 @@ pub(crate) struct Listener {
     pub(crate) acceptor: Acceptor,
 }
 
+/// The places that connections have.
+#[derive(Default)]
+struct Places {
+    open: AtomicUsize,
+    idle: Mutex<Idle>,
+    /// What is told in the log of connections that had to leave.
+    leaving: Sparingly,
+}
+
+/// Connections that are idle, each with what tells it to leave, by the order in which they became so.
+#[derive(Default)]
+struct Idle {
+    next: u64,
+    waiting: BTreeMap<u64, Arc<Notify>>,
+}
+
+impl Places {
+    /// Whether there is no place for another connection, because so many are taken. The one that has been idle for longest
+    /// gives its place up: otherwise whoever opens connections and says nothing would keep others out.
+    fn are_taken(&self, most: usize) -> bool {
+        if self.open.load(Relaxed) < most {
+            return false;
+        }
+        let Some((_, leave)) = self.idle().waiting.pop_first() else { return true };
+        leave.notify_one();
+        if let Some(untold) = self.leaving.tell() {
+            tracing::warn!(
+                most,
+                untold_connections = untold,
+                "all connections are taken: the one that was idle for longest is closed for a new one"
+            );
+        }
+        false
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits as an idle connection does. None if it is to give its place up.
+    async fn while_idle<T>(&self, waits: impl Future<Output = T>) -> Option<T> {
+        let leave = Arc::new(Notify::new());
+        let _waiting = Waiting::new(self, &leave);
+        tokio::select! {
+            biased;
+            // a request that has come is answered
+            came = waits => Some(came),
+            () = leave.notified() => None,
+        }
+    }
+}
+
+/// A place among those that are idle.
+struct Waiting<'p> {
+    places: &'p Places,
+    number: u64,
+}
+
+impl<'p> Waiting<'p> {
+    fn new(places: &'p Places, leave: &Arc<Notify>) -> Self {
+        let mut idle = places.idle();
+        let number = idle.next;
+        idle.next += 1;
+        idle.waiting.insert(number, Arc::clone(leave));
+        drop(idle);
+        Self { places, number }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.places.idle().waiting.remove(&self.number);
+    }
+}
+
 /// A place among the connections.
 struct Held {
-    open: Arc<AtomicUsize>,
+    places: Arc<Places>,
     service: Arc<Service>,
     accepted: Instant,
 }
 
 impl Held {
-    fn new(open: &Arc<AtomicUsize>, service: &Arc<Service>) -> Self {
-        open.fetch_add(1, Relaxed);
+    fn new(places: &Arc<Places>, service: &Arc<Service>) -> Self {
+        places.open.fetch_add(1, Relaxed);
         service.metrics.connections.inc();
-        Self { open: Arc::clone(open), service: Arc::clone(service), accepted: Instant::now() }
+        Self { places: Arc::clone(places), service: Arc::clone(service), accepted: Instant::now() }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.open.fetch_sub(1, Relaxed);
+        self.places.open.fetch_sub(1, Relaxed);
         self.service.metrics.connections.dec();
     }
 }
@@ -129,7 +205,7 @@ async fn serve(
     let Limits { idle_time, head_time, .. } = service.limits;
     let accepted = async {
         // a client that says nothing yet is idle, and not slow
-        timeout(idle_time, stream.peek(&mut [0])).await.ok()?.ok()?;
+        held.places.while_idle(timeout(idle_time, stream.peek(&mut [0]))).await?.ok()?.ok()?;
         acceptor.accept(stream, head_time).await.ok()
     };
     let Some(mut stream) = (tokio::select! {
@@ -141,8 +217,8 @@ async fn serve(
     loop {
         tokio::select! {
             // that something can be read may be said too early: it is looked at what it is, which leaves it there
-            came = timeout(idle_time, stream.arrives()) => match came {
-                Ok(Ok(true)) => {}
+            came = held.places.while_idle(timeout(idle_time, stream.arrives())) => match came {
+                Some(Ok(Ok(true))) => {}
                 _ => return,
             },
             _ = stop.wait_for(|stop| *stop) => return,
@@ -382,6 +458,8 @@ impl AsyncWrite for Watched {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::{Ids, Partial};
 
@@ -390,6 +468,25 @@ mod tests {
         let text = std::str::from_utf8(TOO_MANY).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}", body.len())), "{} bytes", body.len());
+    }
+
+    #[tokio::test]
+    async fn whoever_was_idle_for_longest_gives_its_place_up() {
+        let places = Places::default();
+        places.open.store(3, Relaxed);
+        assert!(!places.are_taken(4));
+        assert!(places.are_taken(3), "none of them is idle");
+        let first = places.while_idle(std::future::pending::<()>());
+        let second = places.while_idle(std::future::pending::<()>());
+        tokio::pin!(first, second);
+        assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+        assert!(!places.are_taken(3));
+        assert!(second.as_mut().now_or_never().is_none());
+        assert_eq!(first.await, None);
+        // what comes at that moment is served, and it is not idle any more
+        assert_eq!(places.while_idle(std::future::ready(7)).await, Some(7));
+        assert!(!places.are_taken(3) && places.are_taken(3));
+        assert_eq!(second.await, None);
     }
 
     #[test]
