@@ -35,6 +35,18 @@ fn files_are_private() {
     assert!(files >= 6, "users, entries with their log and its index, and of the queue: {files}");
 }
 
+/// Tokens that are not good are told in the log, without the token, and not each of them.
+#[test]
+fn bad_tokens_are_logged() {
+    let gateway = Gateway::start(&[]);
+    for _ in 0..20 {
+        gateway.http().post("agw_guessed", JSON, &entry("1", "a")).unwrap().expect(401);
+    }
+    let (code, said) = gateway.stop();
+    assert_eq!(said.matches("a request is refused: the token is unknown").count(), 1, "{said}");
+    assert!(code == Some(0) && said.contains("peer=127.0.0.1:") && !said.contains("guessed"), "{said}");
+}
+
 /// A token is good until it expires or is revoked; gateways that remember it learn of that.
 #[test]
 fn a_token_that_is_unknown_expired_or_revoked_is_refused() {

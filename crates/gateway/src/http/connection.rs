@@ -5,6 +5,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -63,8 +64,8 @@ pub(crate) async fn accept(
                     refuse(&stream);
                 }
             }
-            Ok((stream, _)) => {
-                let held = Held::new(&places, &service);
+            Ok((stream, peer)) => {
+                let held = Held::new(&places, &service, peer);
                 tokio::spawn(serve(stream, acceptor.clone(), Arc::clone(&service), stop.clone(), held));
             }
             Err(error) => {
@@ -174,14 +175,15 @@ impl Drop for Waiting<'_> {
 struct Held {
     places: Arc<Places>,
     service: Arc<Service>,
+    peer: SocketAddr,
     accepted: Instant,
 }
 
 impl Held {
-    fn new(places: &Arc<Places>, service: &Arc<Service>) -> Self {
+    fn new(places: &Arc<Places>, service: &Arc<Service>, peer: SocketAddr) -> Self {
         places.open.fetch_add(1, Relaxed);
         service.metrics.connections.inc();
-        Self { places: Arc::clone(places), service: Arc::clone(service), accepted: Instant::now() }
+        Self { places: Arc::clone(places), service: Arc::clone(service), peer, accepted: Instant::now() }
     }
 }
 
@@ -223,7 +225,7 @@ async fn serve(
             },
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        match Box::pin(serve_requests(stream, &service, &mut stop)).await {
+        match Box::pin(serve_requests(stream, &service, held.peer, &mut stop)).await {
             Some(idle) => stream = idle,
             None => return,
         }
@@ -234,6 +236,7 @@ async fn serve(
 async fn serve_requests(
     stream: Stream,
     service: &Arc<Service>,
+    peer: SocketAddr,
     stop: &mut watch::Receiver<bool>,
 ) -> Option<Stream> {
     let activity = Arc::new(Activity::new());
@@ -245,7 +248,7 @@ async fn serve_requests(
             let (service, activity) = (Arc::clone(service), Arc::clone(&activity));
             Box::pin(async move {
                 activity.enter(Phase::Request);
-                let answer = routes::answer(&service, request).await;
+                let answer = routes::answer(&service, peer, request).await;
                 Ok::<_, Infallible>(answer.map(|content| Sent { content, activity }))
             })
         }

@@ -33,6 +33,8 @@ pub(crate) struct Service {
     watchers: Arc<Semaphore>,
     /// What is told in the log of requests with entries that were refused.
     refusals: Sparingly,
+    /// And of those with a token that is not good.
+    bad_tokens: Sparingly,
     pub(crate) limits: Limits,
     /// Where it listens.
     pub(crate) address: SocketAddr,
@@ -77,7 +79,7 @@ impl Service {
         about: Vec<(&'static str, String)>,
     ) -> Self {
         let (bodies, watchers) = (Bodies::default(), Arc::new(Semaphore::new(WATCHERS)));
-        let refusals = Sparingly::default();
+        let (refusals, bad_tokens) = (Sparingly::default(), Sparingly::default());
         Self {
             authenticator,
             metrics,
@@ -86,6 +88,7 @@ impl Service {
             bodies,
             watchers,
             refusals,
+            bad_tokens,
             limits,
             address,
             scheme,

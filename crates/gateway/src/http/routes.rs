@@ -1,6 +1,10 @@
 //! What is answered to which request.
 
-use std::{net::IpAddr, sync::Arc, time::Instant};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Instant,
+};
 
 use futures_util::future::join_all;
 use hyper::{
@@ -34,16 +38,20 @@ const AGAIN: &str = "send again, with the same ids, what was not taken";
 /// What proxies add to a request that comes from elsewhere.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
-pub(super) async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Answer {
+pub(super) async fn answer(service: &Arc<Service>, peer: SocketAddr, request: Request<Incoming>) -> Answer {
     let is_logs = request.uri().path() == "/logs";
-    let answer = route(service, request).await.unwrap_or_else(|problem| problem.answer());
+    let answer = route(service, peer, request).await.unwrap_or_else(|problem| problem.answer());
     if is_logs {
         service.metrics.request(answer.status().as_u16());
     }
     answer
 }
 
-async fn route(service: &Arc<Service>, request: Request<Incoming>) -> Result<Answer, Box<Problem>> {
+async fn route(
+    service: &Arc<Service>,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<Answer, Box<Problem>> {
     let allowed = match request.uri().path() {
         "/logs" => Method::POST,
         "/" | "/events" | "/metrics" | "/healthz" | "/readyz" => Method::GET,
@@ -71,12 +79,12 @@ async fn route(service: &Arc<Service>, request: Request<Incoming>) -> Result<Ans
         return Ok(answer);
     }
     match request.uri().path() {
-        "/logs" => logs(service, request).await,
+        "/logs" => logs(service, peer, request).await,
         "/healthz" => Ok(whole(StatusCode::OK, "text/plain; charset=utf-8", "ok\n")),
         "/readyz" => ready(service),
         path => {
             let path = path.to_owned();
-            may_look(service, &request).await?;
+            may_look(service, peer, &request).await?;
             match path.as_str() {
                 "/metrics" => Ok(whole(
                     StatusCode::OK,
@@ -104,7 +112,11 @@ fn ready(service: &Service) -> Result<Answer, Box<Problem>> {
 
 /// Whether a request may see the page and the metrics: on loopback by its host's name alone, so that no page of
 /// another site can read them; elsewhere, or where a proxy says that it comes from elsewhere, with an operator's token.
-async fn may_look(service: &Service, request: &Request<Incoming>) -> Result<(), Box<Problem>> {
+async fn may_look(
+    service: &Service,
+    peer: SocketAddr,
+    request: &Request<Incoming>,
+) -> Result<(), Box<Problem>> {
     let is_forwarded = FORWARDED.iter().any(|name| request.headers().contains_key(*name));
     if is_forwarded && service.authenticator.is_none() {
         return Err(Problem::new(
@@ -114,7 +126,7 @@ async fn may_look(service: &Service, request: &Request<Incoming>) -> Result<(), 
         ));
     }
     if is_forwarded || !service.address.ip().is_loopback() {
-        let user = authenticated(service, request).await?;
+        let user = authenticated(service, peer, request).await?;
         return if user.is_operator {
             Ok(())
         } else {
@@ -163,7 +175,11 @@ fn is_loopback(host: &str) -> bool {
             || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()))
 }
 
-async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result<Arc<User>, Box<Problem>> {
+async fn authenticated(
+    service: &Service,
+    peer: SocketAddr,
+    request: &Request<Incoming>,
+) -> Result<Arc<User>, Box<Problem>> {
     let Some(authenticator) = &service.authenticator else {
         return Err(Problem::new(StatusCode::NOT_FOUND, "this is a collector", "send entries to a gateway"));
     };
@@ -171,6 +187,14 @@ async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result
     let since = Instant::now();
     let user = authenticator.authenticate(header).await;
     service.metrics.stage(Stage::Authenticate, since.elapsed());
+    // a browser gives none at first
+    if header.is_some()
+        && let Err(Denied::Token(why)) = &user
+        && let Some(untold) = service.bad_tokens.tell()
+    {
+        let path = request.uri().path();
+        tracing::warn!(%peer, path, untold_requests = untold, "a request is refused: {why}");
+    }
     user.map_err(|denied| match denied {
         Denied::Token(why) => Problem::new(StatusCode::UNAUTHORIZED, "the token is not good", why),
         Denied::Away(why) => {
@@ -179,8 +203,12 @@ async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result
     })
 }
 
-async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, Box<Problem>> {
-    let user = authenticated(service, &request).await.map_err(Problem::none_taken)?;
+async fn logs(
+    service: &Service,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<Answer, Box<Problem>> {
+    let user = authenticated(service, peer, &request).await.map_err(Problem::none_taken)?;
     let form = form(&request).map_err(Problem::none_taken)?;
     let key = idempotency_key(&request).map_err(Problem::none_taken)?;
     let held = body::read(service, &user.name, request.into_body())
