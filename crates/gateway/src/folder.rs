@@ -35,6 +35,14 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Takes room for so many bytes of a file on its disk, or fails because that is full. Not every file system can.
+pub(crate) fn take_room(file: &File, bytes: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Opens a file to be read and written, which is made for its user alone if it is not there; also in a folder that others may
 /// read. One that is there is left as it is.
 pub(crate) fn private_file(path: &Path) -> io::Result<File> {

@@ -1,6 +1,13 @@
 //! Entries in a file of SQLite. A commit is synced; only one connection writes at a time.
 
-use std::{path::Path, time::Duration};
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use rusqlite::{ErrorCode, OptionalExtension, params};
 
@@ -12,10 +19,66 @@ use crate::{
     queue::Queued,
 };
 
+/// Bytes of room for the index of SQLite's log: enough for a log of half a GiB.
+const INDEX: u64 = 1 << 20;
+
 #[derive(Debug)]
 pub(super) struct SqliteSink {
     file: String,
     tables: Tables,
+    index: Arc<Index>,
+}
+
+/// The index of SQLite's log, the file `FILE-shm`, which has room on the disk.
+///
+/// SQLite maps it into memory, and before writes a byte of each 4 KiB of it. On a disk with smaller blocks the rest has no
+/// room then, and where the disk is full, writing there ends the process (SIGBUS).
+#[derive(Debug)]
+struct Index {
+    path: PathBuf,
+    /// A file that is made and removed again, to see whether there is room.
+    scratch: PathBuf,
+    /// The file. It is not closed while a connection is open: with any descriptor of it that this process closes, the locks
+    /// that SQLite has on it would be gone.
+    file: Mutex<Option<File>>,
+}
+
+impl Index {
+    fn of(file: &str) -> Self {
+        let beside = |end| PathBuf::from(format!("{file}-{end}"));
+        Self { path: beside("shm"), scratch: beside("room"), file: Mutex::default() }
+    }
+
+    /// Fails as a full disk does if there is no room for it. It is made when the database is opened, and used at once: too
+    /// early for room that is only taken then.
+    fn try_room(&self) -> io::Result<()> {
+        if self.held().is_some() {
+            return Ok(());
+        }
+        let taken = folder::private_file(&self.scratch).and_then(|file| folder::take_room(&file, INDEX));
+        let _ = fs::remove_file(&self.scratch);
+        taken
+    }
+
+    /// Takes room for it, if there is one.
+    fn take_room(&self) -> io::Result<()> {
+        let mut held = self.held();
+        if held.is_none() && self.path.exists() {
+            *held = Some(File::options().read(true).write(true).open(&self.path)?);
+        }
+        held.as_ref().map_or(Ok(()), |file| folder::take_room(file, INDEX))
+    }
+
+    /// The file, unless it was removed: then nobody has locks on it, and its room is given back.
+    fn held(&self) -> MutexGuard<'_, Option<File>> {
+        let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let which = |of: fs::Metadata| (of.dev(), of.ino());
+        let there = fs::metadata(&self.path).map(which).ok();
+        if held.as_ref().and_then(|file| file.metadata().map(which).ok()) != there {
+            *held = None;
+        }
+        held
+    }
 }
 
 /// None while a thread uses the connection, and if it was lost there.
@@ -25,6 +88,8 @@ pub(crate) struct SqliteConnection(Option<Open>);
 #[derive(Debug)]
 struct Open {
     connection: rusqlite::Connection,
+    /// Closed after the connection.
+    _index: Arc<Index>,
     insert: String,
     stored: String,
     refuse: String,
@@ -40,7 +105,7 @@ struct Owned {
 
 impl SqliteSink {
     pub(super) async fn open(file: &str, tables: Tables) -> Result<(Self, String), Error> {
-        let sink = Self { file: file.to_owned(), tables };
+        let sink = Self { file: file.to_owned(), tables, index: Arc::new(Index::of(file)) };
         if let Some(above) = Path::new(file).parent() {
             // the files beside it have the permissions that SQLite finds on it
             let made = folder::make(above).and_then(|()| folder::make_private(Path::new(file)));
@@ -88,14 +153,18 @@ impl SqliteSink {
     }
 
     pub(super) async fn connect(&self) -> Result<SqliteConnection, SinkError> {
-        let (file, Tables { entries, refused }) = (self.file.clone(), self.tables.clone());
+        let (file, index) = (self.file.clone(), Arc::clone(&self.index));
+        let Tables { entries, refused } = self.tables.clone();
         let opened = blocking(move || {
+            index.try_room()?;
             let connection = rusqlite::Connection::open(&file)?;
             connection.busy_timeout(Duration::from_secs(5))?;
             connection.pragma_update(None, "journal_mode", "wal")?;
             connection.pragma_update(None, "synchronous", "full")?;
-            Ok(Open {
+            index.take_room()?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Open {
                 connection,
+                _index: index,
                 insert: format!(
                     "INSERT INTO {entries} (user_name, id, received_at, logged_at, level, application, message, attributes)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (user_name, id) DO NOTHING"
@@ -113,7 +182,7 @@ impl SqliteSink {
         let opened = opened.await.map_err(|error| SinkError::Away(error.to_string()))?;
         opened
             .map(|open| SqliteConnection(Some(open)))
-            .map_err(|error: rusqlite::Error| SinkError::Away(format!("SQLite in {}: {error}", self.file)))
+            .map_err(|error| SinkError::Away(format!("SQLite in {}: {error}", self.file)))
     }
 }
 
@@ -224,5 +293,32 @@ fn owned(queued: &Queued<'_>) -> Owned {
             attributes: None,
         },
         attributes: attributes.map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// All of what SQLite maps into memory has its room from the start, also when it was made anew.
+    #[tokio::test]
+    async fn the_index_of_the_log_has_room_on_the_disk() {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("logs.sqlite");
+        let tables = Tables::named("logs").unwrap();
+        let (sink, _) = SqliteSink::open(&file.to_string_lossy(), tables).await.unwrap();
+        for _ in 0..2 {
+            let first = sink.connect().await.unwrap();
+            let second = sink.connect().await.unwrap();
+            let index = fs::metadata(&sink.index.path).unwrap();
+            assert!(index.blocks() * 512 >= INDEX, "{} blocks", index.blocks());
+            drop(first);
+            assert!(sink.index.path.exists());
+            drop(second);
+            assert!(!sink.index.path.exists(), "the last connection removes it");
+        }
+        assert!(!sink.index.scratch.exists());
     }
 }

@@ -30,7 +30,7 @@ use std::{
 use bytes::Bytes;
 use rand::RngExt;
 
-use crate::queue::Record;
+use crate::{folder, queue::Record};
 
 /// Where the records begin.
 pub(super) const BEGIN: u64 = 1024;
@@ -107,11 +107,8 @@ impl Segment {
     }
 
     fn write_heads(&self, size: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, size) {
-            // not every file system can: then it grows
-            Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => {}
-            Err(error) => return Err(error.into()),
-        }
+        // where a file system cannot, it grows
+        folder::take_room(&self.file, size)?;
         let mut head = Vec::new();
         head.extend(NAME);
         head.extend(self.salt);
