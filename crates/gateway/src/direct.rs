@@ -30,7 +30,8 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub(crate) fn new(sink: Arc<Sink>, metrics: Arc<Metrics>, most: usize) -> Self {
-        Self { sink, metrics, free: Semaphore::new(most), idle: Mutex::default(), trouble: Mutex::default() }
+        let trouble = Mutex::new(sink.trouble());
+        Self { sink, metrics, free: Semaphore::new(most), idle: Mutex::default(), trouble }
     }
 
     /// Why the database takes nothing at present, if it does not.

@@ -115,6 +115,7 @@ fn a_connection_too_many_is_told() {
     let gateway = Gateway::start(&["--max-connections", "3"]);
     let mut busy: Vec<Http> = (0..3).map(|_| gateway.http()).collect();
     for http in &mut busy {
+        http.get("/healthz", "").unwrap().expect(200);
         http.write(b"POST /logs HTTP/1.1\r\n").unwrap();
     }
     until("the next is one too many", || {
@@ -304,8 +305,8 @@ fn a_gateway_on_which_nothing_can_be_written_is_not_ready_and_survives() {
     let mut gateway = Gateway::start(&["--sink", &sink.text()]);
     gateway.stop_and_keep();
     let mut limited = Command::new("prlimit");
-    // enough for the databases, and not for a segment of the queue
-    limited.arg("--fsize=2097152:");
+    // enough for users, and neither for a segment of the queue nor for the entries
+    limited.arg("--fsize=524288:");
     gateway.restart_by(limited);
     let pid = gateway.pid().to_string();
     let limit_to = |bytes: &str| {

@@ -107,6 +107,17 @@ impl Sink {
             .unwrap_or_else(|_| Err(SinkError::Away(format!("no answer within {} s", CONNECT.as_secs()))))
     }
 
+    /// Why nothing can be stored yet, where the database was not opened because there is no room for it.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Sqlite(sink) => sink.trouble(),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(_) => None,
+            #[cfg(feature = "mariadb")]
+            Kind::MySql(_) => None,
+        }
+    }
+
     /// Whether only one connection can write at a time.
     pub(crate) fn has_one_writer(&self) -> bool {
         matches!(self.kind, Kind::Sqlite(_))

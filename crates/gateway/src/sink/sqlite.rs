@@ -5,7 +5,10 @@ use std::{
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -27,6 +30,8 @@ pub(super) struct SqliteSink {
     file: String,
     tables: Tables,
     index: Arc<Index>,
+    /// Whether the tables were made, and found to be the gateway's.
+    has_tables: AtomicBool,
 }
 
 /// The index of SQLite's log, the file `FILE-shm`, which has room on the disk.
@@ -103,58 +108,84 @@ struct Owned {
     attributes: Option<String>,
 }
 
+/// Why it could not be opened.
+enum Unopened {
+    /// The disk is full, or a limit of what may be on it is reached.
+    NoRoom(String),
+    Other(String),
+}
+
+fn is_for_want_of_room(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let of_disk = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    let of_sqlite = error.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
+    matches!(of_disk, Some(StorageFull | QuotaExceeded | FileTooLarge))
+        || of_sqlite == Some(ErrorCode::DiskFull)
+}
+
+fn schema(Tables { entries, refused }: &Tables) -> String {
+    format!(
+        "BEGIN IMMEDIATE;
+        CREATE TABLE IF NOT EXISTS {entries} (
+            user_name TEXT NOT NULL, id TEXT NOT NULL, received_at INTEGER NOT NULL, logged_at INTEGER NOT NULL,
+            level TEXT NOT NULL, application TEXT NOT NULL, message TEXT NOT NULL, attributes TEXT,
+            PRIMARY KEY (user_name, id));
+        CREATE TABLE IF NOT EXISTS {refused} (
+            user_name TEXT NOT NULL, id TEXT NOT NULL, content TEXT NOT NULL, received_at INTEGER NOT NULL,
+            reason TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (user_name, id, content));
+        COMMIT;"
+    )
+}
+
 impl SqliteSink {
+    /// Opens it, also where there is no room for it at present: then what comes waits until there is.
     pub(super) async fn open(file: &str, tables: Tables) -> Result<(Self, String), Error> {
-        let sink = Self { file: file.to_owned(), tables, index: Arc::new(Index::of(file)) };
+        let sink = Self {
+            file: file.to_owned(),
+            tables,
+            index: Arc::new(Index::of(file)),
+            has_tables: AtomicBool::new(false),
+        };
         if let Some(above) = Path::new(file).parent() {
             // the files beside it have the permissions that SQLite finds on it
             let made = folder::make(above).and_then(|()| folder::make_private(Path::new(file)));
             made.map_err(|error| Error::Unreached(format!("entries cannot be stored in {file}: {error}")))?;
         }
-        let Tables { entries, refused } = &sink.tables;
-        let schema = format!(
-            "BEGIN IMMEDIATE;
-            CREATE TABLE IF NOT EXISTS {entries} (
-                user_name TEXT NOT NULL, id TEXT NOT NULL, received_at INTEGER NOT NULL, logged_at INTEGER NOT NULL,
-                level TEXT NOT NULL, application TEXT NOT NULL, message TEXT NOT NULL, attributes TEXT,
-                PRIMARY KEY (user_name, id));
-            CREATE TABLE IF NOT EXISTS {refused} (
-                user_name TEXT NOT NULL, id TEXT NOT NULL, content TEXT NOT NULL, received_at INTEGER NOT NULL,
-                reason TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (user_name, id, content));
-            COMMIT;"
-        );
-        let SqliteConnection(Some(open)) =
-            sink.connect().await.map_err(|error| Error::Unreached(error.to_string()))?
-        else {
-            return Err(Error::Unreached("the connection was lost: a defect of acidtest".to_owned()));
+        let mut connection = match sink.try_connect().await {
+            Ok(connection) => connection,
+            Err(Unopened::NoRoom(why)) => {
+                tracing::warn!("{why}: nothing is stored until there is room");
+                return Ok((sink, format!("SQLite {}: {why}", rusqlite::version())));
+            }
+            Err(Unopened::Other(why)) => return Err(Error::Unreached(why)),
         };
-        let made = blocking(move || {
-            open.connection.execute_batch(&schema)?;
-            // fails where a table of this name lacks a column, or its key
-            open.connection.prepare(&open.insert)?;
-            open.connection.prepare(&open.refuse)?;
-            let journal: String =
-                open.connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-            Ok::<_, rusqlite::Error>((rusqlite::version(), journal))
-        });
-        let (version, journal) = made.await?.map_err(|error| {
-            Error::Unreached(format!(
-                "entries cannot be stored in {file}: {error}\n  remedy: if its table {entries} is not the gateway's, \
-                 choose another by --table"
-            ))
-        })?;
+        let journal = connection
+            .with(|open| open.connection.pragma_query_value(None, "journal_mode", |row| row.get(0)));
+        let journal: String = journal.await.map_err(|error| Error::Unreached(error.to_string()))?;
         let synced = match journal.as_str() {
             "wal" => "each commit is synced",
             // where the file cannot have a log, SQLite keeps the mode that it was in
             _ => "a commit may not be synced",
         };
-        let about = format!("SQLite {version}, {journal}, synchronous full: {synced}");
+        let about = format!("SQLite {}, {journal}, synchronous full: {synced}", rusqlite::version());
         Ok((sink, about))
     }
 
+    /// Why nothing can be stored yet, if it could not be opened for want of room.
+    pub(super) fn trouble(&self) -> Option<String> {
+        (!self.has_tables.load(Relaxed)).then(|| format!("there is no room for SQLite in {}", self.file))
+    }
+
     pub(super) async fn connect(&self) -> Result<SqliteConnection, SinkError> {
+        let why = |(Unopened::NoRoom(why) | Unopened::Other(why))| SinkError::Away(why);
+        self.try_connect().await.map_err(why)
+    }
+
+    /// Opens a connection; the first that can be opened makes the tables.
+    async fn try_connect(&self) -> Result<SqliteConnection, Unopened> {
         let (file, index) = (self.file.clone(), Arc::clone(&self.index));
         let Tables { entries, refused } = self.tables.clone();
+        let schema = (!self.has_tables.load(Relaxed)).then(|| schema(&self.tables));
         let opened = blocking(move || {
             index.try_room()?;
             let connection = rusqlite::Connection::open(&file)?;
@@ -162,7 +193,7 @@ impl SqliteSink {
             connection.pragma_update(None, "journal_mode", "wal")?;
             connection.pragma_update(None, "synchronous", "full")?;
             index.take_room()?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Open {
+            let open = Open {
                 connection,
                 _index: index,
                 insert: format!(
@@ -177,12 +208,21 @@ impl SqliteSink {
                     "INSERT INTO {refused} (user_name, id, content, received_at, reason, entry)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (user_name, id, content) DO NOTHING"
                 ),
-            })
+            };
+            if let Some(schema) = schema {
+                open.make_tables(&schema).map_err(|error| {
+                    format!("{error}\n  remedy: if its table {entries} is not the gateway's, choose another by --table")
+                })?;
+            }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(open)
         });
-        let opened = opened.await.map_err(|error| SinkError::Away(error.to_string()))?;
-        opened
-            .map(|open| SqliteConnection(Some(open)))
-            .map_err(|error| SinkError::Away(format!("SQLite in {}: {error}", self.file)))
+        let opened = opened.await.map_err(|error| Unopened::Other(error.to_string()))?;
+        let open = opened.map_err(|error| {
+            let why = format!("SQLite in {}: {error}", self.file);
+            if is_for_want_of_room(&*error) { Unopened::NoRoom(why) } else { Unopened::Other(why) }
+        })?;
+        self.has_tables.store(true, Relaxed);
+        Ok(SqliteConnection(Some(open)))
     }
 }
 
@@ -237,6 +277,14 @@ impl SqliteConnection {
 }
 
 impl Open {
+    fn make_tables(&self, schema: &str) -> rusqlite::Result<()> {
+        self.connection.execute_batch(schema)?;
+        // fails where a table of this name lacks a column, or its key
+        self.connection.prepare(&self.insert)?;
+        self.connection.prepare(&self.refuse)?;
+        Ok(())
+    }
+
     fn store(&mut self, entries: &[Owned]) -> rusqlite::Result<Stored> {
         let mut stored = Stored::default();
         let transaction =
