@@ -111,6 +111,8 @@ Examples:
       counts that must be right, and how many rows fit into that much memory or disk
   acidtest run --resume results/20261122T101500Z-4711-records.json
       go on where a run was interrupted
+  acidtest run records --store postgres,redis --records 5000000 --mix a,b --dry-run
+      its cells, how long they take, and the memory and disk that they need; nothing is run
   acidtest run inventory --lock none,native --save-plan plan.toml && acidtest run plan.toml
       keep a plan in a file";
 
@@ -377,9 +379,22 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) room: Room,
+    #[command(flatten)]
+    pub(crate) needs: NeedsOptions,
     /// Write the plan to a file, without passwords, and do not run it
     #[arg(long, value_name = "FILE")]
     pub(crate) save_plan: Option<PathBuf>,
+}
+
+/// What becomes of the estimate of what a plan needs.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct NeedsOptions {
+    /// Run although more memory or disk is needed than is free, by the estimate that --dry-run prints
+    #[arg(long)]
+    pub(crate) insist: bool,
+    /// Print the cells, how long they take, and the memory and disk that they need, and do not run them
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// What the rows of a table are to fit into.

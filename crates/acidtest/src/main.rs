@@ -17,6 +17,7 @@ mod fuzz;
 #[cfg(feature = "gateway")]
 mod gateway_arguments;
 mod interrupt;
+mod needs;
 mod order;
 mod output;
 #[cfg(test)]

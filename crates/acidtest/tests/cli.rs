@@ -1015,6 +1015,31 @@ fn a_run_goes_on_with_as_many_client_threads_as_it_began_with() {
     );
 }
 
+/// What does not fit into the machine is refused before anything is started, and what does is told by a dry run.
+#[test]
+fn a_plan_that_does_not_fit_is_refused_and_a_dry_run_tells_what_it_needs() {
+    let bench = Bench::new();
+    let large = ["run", "records", "--store", "sqlite", "--records", "1000000000", "--field-bytes", "65536"];
+    let refused = bench.run(&large).expect(2).stderr;
+    assert!(refused.starts_with("error: the plan needs about ") && refused.contains("--insist"), "{refused}");
+    assert!(!bench.path("results").exists());
+    let dry = bench.run(&[&large[..], &["--dry-run"]].concat()).expect(2);
+    assert!(dry.stdout.starts_with("1 cell, 1 trial\n  sqlite native\ntime "), "{}", dry.stdout);
+    assert_eq!(dry.stderr, refused);
+    let words =
+        ["run", "inventory", "--store", "sqlite", "--lock", "none,soft", "--trials", "3", "--dry-run"];
+    let dry = bench.run(&words).expect(0).stdout;
+    for said in [
+        "2 cells, 6 trials\n  sqlite none\n  sqlite soft\n",
+        "driven for 72 s;",
+        "\nmemory  about ",
+        "\ndisk    about ",
+    ] {
+        assert!(dry.contains(said), "{said}: {dry}");
+    }
+    assert!(!bench.path("results").exists(), "nothing was run");
+}
+
 /// A complete run is shown, and no trial is made; options beside it that have no effect are refused.
 #[test]
 fn a_complete_run_is_shown_and_not_gone_on_with() {
@@ -1030,6 +1055,8 @@ fn a_complete_run_is_shown_and_not_gone_on_with() {
         (&["inventory", "--save-plan", "plan.toml", "--out", "x.json"], "--out", "nothing is run"),
         (&["inventory", "--save-plan", "plan.toml", "--output", "table"], "--output", "nothing is run"),
         (&["inventory", "--save-plan", "plan.toml", "--quiet"], "--quiet", "nothing is run"),
+        (&["inventory", "--save-plan", "plan.toml", "--dry-run"], "--dry-run", "nothing is run"),
+        (&["inventory", "--dry-run", "--out", "x.json"], "--out", "nothing is run"),
     ] {
         let said = bench.run(&[&["run"], words].concat()).expect(2).stderr;
         assert!(said.contains(&format!("{option} has no effect here: ")) && said.contains(why), "{said}");

@@ -150,11 +150,16 @@ pub(crate) struct Root {
 impl Root {
     /// The root in `ACIDTEST_LAB`, or in a folder of this user's own in the system's temporary folder.
     pub(crate) fn usual() -> Result<Self, LabError> {
-        let chosen = env::var_os("ACIDTEST_LAB").filter(|value| !value.is_empty());
-        let ephemeral = chosen.is_none();
-        let path = chosen
-            .map_or_else(|| env::temp_dir().join(format!("acidtest-{}", geteuid().as_raw())), PathBuf::from);
+        let (path, ephemeral) = Self::usual_path();
         Self::at(&path, ephemeral)
+    }
+
+    /// Where that is, and whether the user did not choose it.
+    pub(crate) fn usual_path() -> (PathBuf, bool) {
+        match env::var_os("ACIDTEST_LAB").filter(|value| !value.is_empty()) {
+            Some(chosen) => (PathBuf::from(chosen), false),
+            None => (env::temp_dir().join(format!("acidtest-{}", geteuid().as_raw())), true),
+        }
     }
 
     pub(crate) fn at(path: &Path, ephemeral: bool) -> Result<Self, LabError> {

@@ -72,6 +72,12 @@ impl Lab {
         Ok(Self { root: Root::usual()? })
     }
 
+    /// The folder in which [`Lab::open`] opens the lab; it need not be there.
+    #[must_use]
+    pub fn usual_place() -> PathBuf {
+        Root::usual_path().0
+    }
+
     /// Opens a lab in another folder, which is made if it does not exist.
     pub fn at(folder: &Path) -> Result<Self, LabError> {
         Ok(Self { root: Root::at(folder, false)? })

@@ -77,6 +77,8 @@ pub struct StoreKind {
     /// Whether the durability level is decided by the data of each trial, as by a broker's queue and its messages,
     /// and not by the server's settings. A run then does not ask for a durability level; it is read back from the trial's data.
     pub durability_of_data: bool,
+    /// Whether a private server of it keeps all of its data in memory, so that they must fit there.
+    pub in_memory: bool,
     /// The workloads that have an adapter for it, by name.
     pub workloads: &'static [(&'static str, Support)],
     /// Why it cannot run a cell that the rest of its row allows; [`never()`] for most stores.

@@ -4,12 +4,14 @@
 //! Invariant: this crate records and draws no conclusion. A figure that the kernel refuses or lacks is `None` or
 //! labelled (see [`MemoryKind`]); it is never guessed, and nothing here fails a trial.
 
+mod free;
 mod load;
 mod machine;
 mod process;
 mod resources;
 mod sampler;
 
+pub use free::{free_disk, free_memory};
 pub use machine::{Machine, machine, usable_cores};
 pub use resources::{LatelyUsed, MachineUse, MemoryKind, ProcessUse, Resources};
 pub use sampler::Sampler;

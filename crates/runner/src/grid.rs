@@ -66,6 +66,45 @@ impl Cell {
         targets[self.target].kind().lock_service && self.lock == Lock::Hard
     }
 
+    /// Its name: the values that tell it from the other cells of the plan.
+    pub(crate) fn name(
+        &self,
+        plan: &Plan,
+        target: &Target,
+        workload: &dyn Workload,
+        faults: &Faults,
+    ) -> String {
+        let Self { durability, tls, lock, clients, rate, .. } = self;
+        let shown = target.shown();
+        let mut parts = vec![if workload.decides() { format!("{shown} {lock}") } else { shown }];
+        if plan.durability.len() > 1 {
+            parts.push(format!("durability {durability}"));
+        }
+        if plan.tls.len() > 1 {
+            parts.push(format!("TLS {tls}"));
+        }
+        if plan.faults.len() > 1 {
+            parts.push(format!("fault {faults}"));
+        }
+        if plan.clients.len() > 1 {
+            parts.push(format!("{clients} clients"));
+        }
+        let searches = plan.capacity.is_some();
+        match rate {
+            Some(rate) if searches || plan.rates.len() > 1 => parts.push(format!("{rate} ops/s")),
+            None if searches => parts.push("closed loop".to_owned()),
+            _ => {}
+        }
+        let values = workload.values();
+        let axes =
+            plan.parameters.iter().filter(|(_, value)| value.as_array().is_some_and(|list| list.len() > 1));
+        parts.extend(axes.filter_map(|(name, _)| {
+            let value = values.get(name)?;
+            Some(format!("{name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        }));
+        parts.join(", ")
+    }
+
     /// The load that its trials are driven with. `blocking`: each client holds a thread of its own.
     #[must_use]
     pub fn load(&self, plan: &Plan, workload: &dyn Workload, blocking: bool, seed: u64) -> Load {

@@ -88,6 +88,15 @@ pub struct Order {
     pub begun: Option<RunResult>,
 }
 
+impl Order {
+    /// The name of a cell of its grid.
+    #[must_use]
+    pub fn name(&self, cell: &Cell) -> String {
+        let Grid { workloads, faults, .. } = &self.grid;
+        cell.name(&self.plan, &self.targets[cell.target], &*workloads[cell.workload], &faults[cell.faults])
+    }
+}
+
 /// What a run needs of whoever asks for it.
 pub struct Environment<'a> {
     /// Starts private servers.
@@ -361,42 +370,11 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
-    /// The name of a cell: the values that tell it from the others of the run.
+    /// The name of a cell.
     fn name(&self, index: usize) -> String {
-        let Cell { target, durability, tls, lock, clients, rate, workload, faults, threads: _ } =
-            self.cells[index];
-        let shown = self.targets[target].shown();
-        let decides = self.workloads[workload].decides();
-        let mut parts = vec![if decides { format!("{shown} {lock}") } else { shown }];
-        if self.plan.durability.len() > 1 {
-            parts.push(format!("durability {durability}"));
-        }
-        if self.plan.tls.len() > 1 {
-            parts.push(format!("TLS {tls}"));
-        }
-        if self.plan.faults.len() > 1 {
-            parts.push(format!("fault {}", self.faults[faults]));
-        }
-        if self.plan.clients.len() > 1 {
-            parts.push(format!("{clients} clients"));
-        }
-        let searches = self.plan.capacity.is_some();
-        match rate {
-            Some(rate) if searches || self.plan.rates.len() > 1 => parts.push(format!("{rate} ops/s")),
-            None if searches => parts.push("closed loop".to_owned()),
-            _ => {}
-        }
-        let values = self.workloads[workload].values();
-        let axes = self
-            .plan
-            .parameters
-            .iter()
-            .filter(|(_, value)| value.as_array().is_some_and(|list| list.len() > 1));
-        parts.extend(axes.filter_map(|(name, _)| {
-            let value = values.get(name)?;
-            Some(format!("{name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-        }));
-        parts.join(", ")
+        let cell = &self.cells[index];
+        let workload = &*self.workloads[cell.workload];
+        cell.name(self.plan, &self.targets[cell.target], workload, &self.faults[cell.faults])
     }
 
     /// Runs one trial of one cell. A store that fails costs its cell, not the run.

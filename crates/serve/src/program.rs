@@ -16,6 +16,10 @@ pub struct CheckedPlan {
     /// How long its trials will be driven, in seconds, at least and at most; none where it asks for a number of operations.
     /// Loading, audits and starting servers come on top.
     pub seconds: Option<(f64, f64)>,
+    /// How much memory it needs on this machine, in bytes, by an estimate.
+    pub memory_bytes: u64,
+    /// How much disk it needs on this machine, in bytes, by an estimate.
+    pub disk_bytes: u64,
     /// The command line that runs it.
     pub command: String,
     /// What it asks for that no store of it can do, with the reasons, where it says to leave that out.

@@ -31,7 +31,7 @@ pub use moments::OLDEST_LOST;
 pub use store::{Identity, Owner, Place, Store, lock_namespace, time_opening};
 pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
 pub use workload::{
-    AuditResult, Front, LoadProgress, Medium, Over, Remarks, ReusableData, Side, TableSize, Tally,
+    AuditResult, DataSize, Front, LoadProgress, Medium, Over, Remarks, ReusableData, Side, TableSize, Tally,
     TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
 };
 

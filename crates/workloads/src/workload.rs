@@ -205,8 +205,33 @@ pub trait Workload: Send + Sync {
         }
     }
 
+    /// How much data there is before its clients begin, or that they will make in any case; `trace` is the length of the
+    /// sequence that is replayed.
+    fn size(&self, clients: u32, trace: Option<u64>) -> DataSize;
+
     /// Makes one trial.
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial>;
+}
+
+/// How much data a trial has, as far as it is known before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataSize {
+    /// Rows, documents or messages.
+    pub rows: u64,
+    /// Bytes of their values.
+    pub bytes: u64,
+    /// Bytes of memory that each process which drives clients takes for them: ledger, stock, and what is to be replayed.
+    pub ledger_bytes: u64,
+    /// Bytes of memory that the audit takes besides.
+    pub audit_bytes: u64,
+}
+
+impl DataSize {
+    /// So many rows of `bytes` each. `kept` is how many bytes of memory the ledger and the audit take for each of them.
+    pub(crate) fn of(rows: u64, bytes: u64, kept: [u64; 2]) -> Self {
+        let [ledger_bytes, audit_bytes] = kept.map(|kept| rows.saturating_mul(kept));
+        Self { rows, bytes: rows.saturating_mul(bytes), ledger_bytes, audit_bytes }
+    }
 }
 
 /// Clients that come and go.

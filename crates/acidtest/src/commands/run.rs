@@ -12,6 +12,7 @@ use crate::{
     carry_out::carry_out,
     exit::{self, Status},
     interrupt,
+    needs::{self, Needs, time},
     order::{driven_seconds, is_complete, order, resumed, settle},
     output,
     output::ResultFile,
@@ -43,6 +44,16 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         return Ok(exit::status(begun));
     }
     settle(&mut order);
+    let needs = Needs::of(&order);
+    if run.output.needs.dry_run {
+        output::print_text(&format!("{}{}", needs::cells(&order), needs.told()))?;
+    }
+    if !run.output.needs.insist {
+        needs.check()?;
+    }
+    if run.output.needs.dry_run {
+        return Ok(Status::Held);
+    }
     if let (Some(search), false) = (&order.plan.capacity, quiet) {
         output::say(&expected(search, &order));
     }
@@ -87,10 +98,6 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
 fn expected(search: &CapacityPlan, order: &Order) -> String {
     let (least, most) = search.expected_probes();
     let cells = order.grid.cells.len();
-    let time = |seconds: f64| {
-        let minutes = seconds / 60.0;
-        if minutes < 100.0 { format!("{minutes:.0} min") } else { format!("{:.1} h", minutes / 60.0) }
-    };
     let searches = if cells == 1 { "1 search".to_owned() } else { format!("{cells} searches") };
     let of = if least == most { most.to_string() } else { format!("{least} to {most}") };
     let took = match driven_seconds(&order.plan, &order.grid) {
@@ -122,7 +129,13 @@ fn gateway_token(order: &Order) -> Result<Option<Secret>, Failure> {
 fn idle_output(run: &Run) -> Result<(), Failure> {
     let (output, saves) = (&run.output, run.output.save_plan.is_some());
     let nothing_runs = "the plan is written to its file, and nothing is run (--save-plan)";
+    let nothing_dry = "what would be run is printed, and nothing is run (--dry-run)";
     let rows = [
+        ("--dry-run", saves && output.needs.dry_run, nothing_runs),
+        ("--insist", saves && output.needs.insist, nothing_runs),
+        ("--out", output.needs.dry_run && output.out.is_some(), nothing_dry),
+        ("--output", output.needs.dry_run && output.format.is_some(), nothing_dry),
+        ("--quiet", output.needs.dry_run && output.quiet, nothing_dry),
         ("--out", saves && output.out.is_some(), nothing_runs),
         ("--output", saves && output.format.is_some(), nothing_runs),
         ("--quiet", saves && output.quiet, nothing_runs),

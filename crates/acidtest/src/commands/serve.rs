@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::Command};
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, StoreKind, Support};
 use acidtest_report::{Plan, RunResult};
-use acidtest_runner::{Failure, Grid, Order, Target, WrittenAddress};
+use acidtest_runner::{Failure, Footprint, Grid, Order, Target, WrittenAddress};
 use acidtest_serve::{
     Assignment, CheckedPlan, Config, Error, Program, Refusal, StoreAbilities, Supported, Token,
     WorkloadAbout, WorkloadParameter,
@@ -21,7 +21,9 @@ use crate::{
     certificate_arguments::ListenCertificate,
     command_line::command_line,
     exit::{self, Status},
-    files, order, output,
+    files,
+    needs::Needs,
+    order, output,
     registry::{self, STORES},
     target,
 };
@@ -209,7 +211,9 @@ impl Bench {
         let targets = plan.stores.iter().map(|text| self.find(text));
         let targets: Vec<Target> =
             targets.collect::<Result<_, _>>().map_err(|failure| found("stores", &failure))?;
-        order::of_plan(id.to_owned(), plan.clone(), targets, &|text| self.find(text)).map_err(|failure| {
+        let order = order::of_plan(id.to_owned(), plan.clone(), targets, &|text| self.find(text));
+        let fits = |order: Order| Needs::of(&order).check().map(|()| order);
+        order.and_then(fits).map_err(|failure| {
             let detail = failure.to_string();
             Refusal { pointer: pointer(&detail, plan), detail }
         })
@@ -236,10 +240,12 @@ impl Program for Bench {
     fn check(&self, plan: &Plan) -> Result<CheckedPlan, Refusal> {
         let mut order = self.order("", plan)?;
         order::settle(&mut order);
+        let Needs { seconds, footprint, .. } = Needs::of(&order);
         let Order { plan, grid, .. } = order;
-        let (seconds, command) = (order::driven_seconds(&plan, &grid), command_line(&plan));
+        let command = command_line(&plan);
         let Grid { cells, left_out, .. } = grid;
-        Ok(CheckedPlan { plan, cells: cells.len(), seconds, command, left_out })
+        let Footprint { memory_bytes, disk_bytes } = footprint;
+        Ok(CheckedPlan { plan, cells: cells.len(), seconds, memory_bytes, disk_bytes, command, left_out })
     }
 
     fn typed(&self, workload: &str, search: bool, options: &[(&str, String)]) -> Result<Plan, String> {

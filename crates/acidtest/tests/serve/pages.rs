@@ -39,7 +39,7 @@ fn a_run_is_chosen_started_and_watched_by_the_keyboard() {
     page.until("!document.querySelector('#durability-disk').disabled");
     page.tab_to("#store-memory");
     page.press(" ");
-    page.until("!document.querySelector('#summary').innerText.includes('memory')");
+    page.until("!document.querySelector('#summary .command').innerText.includes('memory')");
     // the address holds what is chosen
     page.until("location.search.includes('store=sqlite') && !location.search.includes('store=memory')");
     page.reload();

@@ -3,10 +3,10 @@
 use crate::told::{Teller, plan};
 use std::time::Duration;
 
-use acidtest_model::{CellRequest, Hosting, IdleOption, Lock, Span, StoreKind, Support};
+use acidtest_model::{CellRequest, Durability, Hosting, IdleOption, Lock, Span, StoreKind, Support};
 use acidtest_report::Plan;
 use acidtest_runner::{
-    Failure, Grid, Target,
+    Failure, Footprint, Grid, Target,
     plan_check::{self, GivenOptions},
 };
 use acidtest_store_memory::KIND;
@@ -169,4 +169,29 @@ fn values_out_of_range_are_named_with_the_range() {
     for (plan, words) in plans {
         refused(&plan, &targets, &[words]);
     }
+}
+
+/// What is loaded takes memory or disk where its store keeps it, once for data that trials share, and for each private store;
+/// a server of the user's own is elsewhere. What the audit keeps is the same for all of them.
+#[test]
+fn what_a_plan_needs_follows_from_what_it_loads() {
+    let server = StoreKind { name: "server", hosting: Hosting::Program, in_memory: false, ..KIND };
+    let server = Teller::of(server);
+    let needs = |mix: &str, targets: &[Target]| {
+        let parameters = [("mix", mix.into()), ("records", 1_000.into())];
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).into();
+        let plan = Plan { parameters, durability: vec![Durability::None], ..Plan::of("records") };
+        Footprint::of(&plan, &Grid::of(&plan, targets).unwrap(), targets)
+    };
+    let (memory, disk) = (Teller::new("memory").target(), server.target());
+    // a key of 23 bytes and 10 fields of 100; 16 and 75 bytes of ledger and audit
+    let audit = 91_000;
+    let elsewhere = needs("c", &[server.at("db.example")]);
+    assert_eq!(elsewhere, Footprint { memory_bytes: audit, disk_bytes: 0 });
+    let on_disk = needs("c", &[disk]);
+    assert_eq!(on_disk, Footprint { memory_bytes: audit, disk_bytes: 3 * 1_023_000 + 100_000 });
+    let in_memory = needs("c", &[memory]);
+    assert_eq!(in_memory, Footprint { memory_bytes: audit + 2 * 1_023_000 + 100_000, disk_bytes: 0 });
+    let both = needs("c", &[server.target(), Teller::new("second").target()]);
+    assert_eq!(both, Footprint { disk_bytes: on_disk.disk_bytes, ..in_memory });
 }

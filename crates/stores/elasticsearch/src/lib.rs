@@ -74,6 +74,7 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: true,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
+    in_memory: false,
     workloads: &[
         ("records", Support::Yes("get, index, create, search, scripted _update")),
         ("parcels", Support::Yes("create, index, _mget, _bulk")),

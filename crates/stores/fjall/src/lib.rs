@@ -58,6 +58,7 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: false,
     processes: Support::No("it locks its folder for the one process that has it open"),
     durability_of_data: false,
+    in_memory: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a keyspace of values under their keys")),

@@ -171,6 +171,7 @@ impl Variant {
             lock_service: false,
             processes: acidtest_model::EACH_CONNECTS,
             durability_of_data: false,
+            in_memory: matches!(engine, Engine::Memory),
             workloads: row.workloads,
             refuses: row.refuses,
             idle: idle_on_tables,

@@ -68,6 +68,7 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: false,
     processes: Support::No("it is the memory of one process"),
     durability_of_data: false,
+    in_memory: true,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("records in a tree, by key")),

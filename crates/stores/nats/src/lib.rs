@@ -51,6 +51,7 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,
+    in_memory: false,
     workloads: &[
         ("queue", Support::Yes("a stream with one durable consumer, which all consumers pull from")),
         ("inventory", Support::No("it has streams of messages, not records to decide on")),

@@ -78,6 +78,7 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
+    in_memory: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("usertable, a column a field")),

@@ -42,6 +42,7 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,
+    in_memory: false,
     workloads: &[
         ("queue", Support::Yes("a classic or quorum queue, published to through the default exchange")),
         ("inventory", Support::No("it has queues of messages, not records to decide on")),

@@ -76,6 +76,7 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
+    in_memory: true,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a hash each; ranges by a sorted set of keys")),

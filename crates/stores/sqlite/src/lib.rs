@@ -68,6 +68,7 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: false,
     processes: Support::Yes("each opens the file; SQLite locks it between processes"),
     durability_of_data: false,
+    in_memory: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a table with a unique index on the key")),

@@ -7,10 +7,12 @@ use acidtest_model::{Lock, StoreError, Task, count};
 
 use serde_json::value::RawValue;
 
-use super::{InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit};
+use super::{
+    InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit, client::StockOperation,
+};
 use crate::{
-    AuditResult, Crash, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload, WorkloadKind,
-    WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DataSize, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload,
+    WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
@@ -46,6 +48,13 @@ pub struct Inventory {
     parameters: Parameters,
 }
 
+/// Bytes of a row's values.
+const ROW_BYTES: u64 = 40;
+
+/// Bytes of memory for each tuple: its place in the stock and its account in the ledger, on a cache line of its own; and what is
+/// read of it at the end.
+const KEPT: [u64; 2] = [130, 50];
+
 impl Workload for Inventory {
     fn name(&self) -> &'static str {
         NAME
@@ -78,6 +87,12 @@ impl Workload for Inventory {
 
     fn replays(&self) -> bool {
         true
+    }
+
+    fn size(&self, _: u32, trace: Option<u64>) -> DataSize {
+        let stock = DataSize::of(self.parameters.items.into(), ROW_BYTES, KEPT);
+        let sequence = trace.unwrap_or_default().saturating_mul(size_of::<StockOperation>() as u64);
+        DataSize { ledger_bytes: stock.ledger_bytes.saturating_add(sequence), ..stock }
     }
 
     /// All trials of a round have the same stock and operations; those of other rounds have different ones.

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
-    Audit, AuditResult, Crash, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side, Store,
-    TrialSetup, Values, Verdict, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    Audit, AuditResult, Crash, DataSize, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side,
+    Store, TrialSetup, Values, Verdict, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
     workload::{NOTHING_WRITTEN, idle, no_host, no_port, read, read_ledger, written, written_ledger},
 };
@@ -82,6 +82,11 @@ impl Workload for Join {
     fn data(&self) -> Option<String> {
         let Parameters { records, fields, field_bytes, ext_rows, .. } = self.parameters;
         Some(format!("{records} records of {fields} x {field_bytes} B and {ext_rows} rows of ext"))
+    }
+
+    fn size(&self, _: u32, _: Option<u64>) -> DataSize {
+        let layout = self.parameters.layout();
+        DataSize::of(layout.records, layout.record_bytes(), [0, 0])
     }
 
     fn trial(&self, _: TrialSetup) -> Box<dyn WorkloadTrial> {

@@ -20,8 +20,8 @@ use super::{
     settling::{self, Settled, Settling},
 };
 use crate::{
-    AuditResult, Crash, DURABILITY, Front, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store,
-    TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DURABILITY, DataSize, Front, Guarantee, Levels, LoadProgress, Over, Place, Served,
+    Side, Store, TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{INTEGRITY, TLS},
     time_opening,
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
@@ -79,6 +79,9 @@ impl Logs {
         Ok(Self { parameters })
     }
 }
+
+/// Bytes of an entry besides its message, as it is sent and stored.
+const FRAME_BYTES: u64 = 180;
 
 impl Workload for Logs {
     fn name(&self) -> &'static str {
@@ -138,6 +141,11 @@ impl Workload for Logs {
             give_up: give_up.0,
             retry: *retry,
         })
+    }
+
+    fn size(&self, clients: u32, _: Option<u64>) -> DataSize {
+        let entries = u64::from(clients).saturating_mul(self.parameters.entries.into());
+        DataSize::of(entries, u64::from(self.parameters.entry_bytes) + FRAME_BYTES, [1, 1])
     }
 
     fn others_table(&self) -> Option<&str> {

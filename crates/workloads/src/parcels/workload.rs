@@ -16,8 +16,8 @@ use super::{
     stream::{LoadMethod, Loading},
 };
 use crate::{
-    AuditResult, Crash, Guarantee, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload,
-    WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DataSize, Guarantee, LoadProgress, Place, Served, Side, Store, TrialSetup, Values,
+    Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK, TLS},
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
@@ -72,6 +72,12 @@ impl Parcels {
         Ok(Self { parameters })
     }
 }
+
+/// Bytes of a row's values: its texts, its id, count and date.
+const ROW_BYTES: u64 = 50;
+
+/// Bytes of memory for each scan that is loaded: the ledger computes what it must be, and the audit notes what is there.
+const KEPT: [u64; 2] = [0, 12];
 
 impl Workload for Parcels {
     fn name(&self) -> &'static str {
@@ -132,6 +138,10 @@ impl Workload for Parcels {
     fn data(&self) -> Option<String> {
         let Parameters { parcels, scans, load, index, .. } = self.parameters;
         (!self.decides()).then(|| format!("{scans} scans, {parcels} parcels at a time, {load:?}, {index:?}"))
+    }
+
+    fn size(&self, _: u32, _: Option<u64>) -> DataSize {
+        DataSize::of(self.parameters.scans, ROW_BYTES, KEPT)
     }
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {

@@ -12,8 +12,8 @@ use super::{
     SPANS, Scenario, audit, ledger,
 };
 use crate::{
-    AuditResult, Crash, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store, Tally, TrialSetup,
-    Values, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DataSize, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store, Tally,
+    TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER, TLS},
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
@@ -206,6 +206,10 @@ impl Workload for Queue {
     /// A warm-up would drain the backlog that is to be measured.
     fn warms_up(&self) -> bool {
         self.parameters.phase != Phase::Consume
+    }
+
+    fn size(&self, _: u32, _: Option<u64>) -> DataSize {
+        DataSize::of(self.parameters.backlog(), self.parameters.message_bytes.into(), [1, 1])
     }
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {

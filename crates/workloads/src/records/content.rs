@@ -56,6 +56,11 @@ impl Layout {
         (bytes / record.max(1)).clamp(1, most)
     }
 
+    /// Bytes of a record: its key, `user` and up to 19 digits, and its fields.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        23 + u64::from(self.fields) * u64::from(self.field_bytes)
+    }
+
     /// Fills the fields that record `number` is loaded with: their tag is its number; its version is 0.
     pub fn fill(&self, number: u64, fields: &mut Fields) {
         fields.fill(self, number);

@@ -104,8 +104,8 @@ impl InsertState {
     }
 }
 
-/// The ledger of one trial, shared by its clients: sixteen bytes for each record, and one for each insert. Nothing
-/// else in it grows.
+/// The ledger of one trial, shared by its clients: sixteen bytes for each record, in pieces that are allocated when a client
+/// first comes to one of their records, and one for each insert. Nothing else in it grows.
 ///
 /// Where several processes drive the clients, each has a ledger of its own. The numbers of inserted records are dealt
 /// to them in turn, and so are tags; a process draws among the records that were loaded and those that it inserted.
@@ -120,8 +120,8 @@ pub struct Ledger {
     first: Arc<Vec<WrittenVersion>>,
     /// The first tag that has not been given to a client.
     tags: AtomicU64,
-    loaded: Vec<Account>,
-    added: Pieces<Account>,
+    /// By record number: those that are loaded, and then those that are inserted.
+    accounts: Pieces<Account>,
     inserts: Pieces<AtomicU8>,
     /// Inserts that clients of this process have drawn.
     drawn: AtomicU64,
@@ -196,11 +196,10 @@ impl Ledger {
             lives: Lives::default(),
             moments: Moments::default(),
             drawn_elsewhere: AtomicU64::new(0),
-            loaded: (0..layout.records).map(|_| Account::default()).collect(),
             layout,
             first: reusable.records,
             tags: AtomicU64::new(reusable.tag.unwrap_or(FIRST_TAG) + TAGS * part.index as u64),
-            added: Pieces::new(),
+            accounts: Pieces::new(),
             inserts: Pieces::new(),
             drawn: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -322,10 +321,7 @@ impl Ledger {
     }
 
     fn account(&self, number: u64) -> Option<&Account> {
-        match number.checked_sub(self.layout.records) {
-            None => self.loaded.get(usize::try_from(number).ok()?),
-            Some(index) => self.added.at(index),
-        }
+        self.accounts.at(number)
     }
 
     /// The newest version of a record that is known to have been written, with the mark of its fields.
@@ -410,10 +406,7 @@ impl Ledger {
 
     /// The ledger's figures of one record. To be called once every operation has ended.
     pub(crate) fn entry(&self, number: u64) -> Entry {
-        let account = match number.checked_sub(self.layout.records) {
-            None => usize::try_from(number).ok().and_then(|number| self.loaded.get(number)),
-            Some(index) => self.added.made(index),
-        };
+        let account = self.accounts.made(number);
         let count =
             |of: fn(&Account) -> &AtomicU32| account.map_or(0, |account| of(account).load(Relaxed).into());
         Entry {
@@ -451,10 +444,9 @@ impl Ledger {
     pub(crate) fn written(&self) -> Written {
         let drawn = self.inserts_drawn();
         let states = (0..drawn).filter_map(|index| Some((index, self.inserts.made(index)?.load(Relaxed))));
-        let added =
-            (0..drawn).filter_map(|index| Some((self.layout.records + index, self.added.made(index)?)));
-        let accounts = (0..).zip(&self.loaded).chain(added).map(|(number, account)| {
-            (number, account.ok.load(Relaxed), account.unknown.load(Relaxed), account.newest.load(Relaxed))
+        let accounts = (0..self.known()).filter_map(|number| {
+            let Account { ok, unknown, newest } = self.accounts.made(number)?;
+            Some((number, ok.load(Relaxed), unknown.load(Relaxed), newest.load(Relaxed)))
         });
         Written {
             tag: self.next_tag(),

@@ -12,8 +12,8 @@ use super::{
     audit,
 };
 use crate::{
-    AuditResult, Crash, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload, WorkloadKind,
-    WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DataSize, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload,
+    WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
@@ -55,6 +55,10 @@ impl Records {
         Ok(Self { parameters })
     }
 }
+
+/// Bytes of memory for each record: the ledger's account of it; and its number by its key, what was read of it, and what is left
+/// of that for the next trial.
+const KEPT: [u64; 2] = [16, 75];
 
 impl Workload for Records {
     fn name(&self) -> &'static str {
@@ -120,6 +124,11 @@ impl Workload for Records {
         let Layout { records, fields, field_bytes, scans } = self.parameters.layout();
         let grows = self.parameters.mix.does(Action::Insert);
         (!grows).then(|| format!("{records} records of {fields} x {field_bytes} B, scans: {scans}"))
+    }
+
+    fn size(&self, _: u32, _: Option<u64>) -> DataSize {
+        let layout = self.parameters.layout();
+        DataSize::of(layout.records, layout.record_bytes(), KEPT)
     }
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {

@@ -1,0 +1,115 @@
+//! What a plan needs before it is run: how long it takes, how much memory and disk, and whether there is as much.
+
+use std::fmt::Write;
+
+use acidtest_lab::Lab;
+use acidtest_observe::{free_disk, free_memory};
+use acidtest_report::{bytes, count};
+use acidtest_runner::{Failure, Footprint, Order};
+
+use crate::order::driven_seconds;
+
+/// The time, the memory and the disk that a plan needs, and what is free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Needs {
+    /// For how many seconds its trials are driven, at least and at most, where the plan says it.
+    pub(crate) seconds: Option<(f64, f64)>,
+    /// The memory and the disk, by an estimate.
+    pub(crate) footprint: Footprint,
+    memory_free: Option<u64>,
+    disk_free: Option<u64>,
+}
+
+impl Needs {
+    /// Those of an order, on this machine as it is now.
+    pub(crate) fn of(order: &Order) -> Self {
+        Self {
+            seconds: driven_seconds(&order.plan, &order.grid),
+            footprint: Footprint::of(&order.plan, &order.grid, &order.targets),
+            memory_free: free_memory(),
+            disk_free: free_disk(&Lab::usual_place()),
+        }
+    }
+
+    /// Refuses what does not fit. Where nobody tells what is free, everything does.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let Footprint { memory_bytes, disk_bytes } = self.footprint;
+        let is_more = |needed: u64, free: Option<u64>| free.filter(|free| needed > *free);
+        let memory = is_more(memory_bytes, self.memory_free).map(|free| ("memory", memory_bytes, free));
+        let disk = is_more(disk_bytes, self.disk_free).map(|free| ("disk", disk_bytes, free));
+        let Some((what, needed, free)) = memory.or(disk) else { return Ok(()) };
+        let place = match what {
+            "disk" => format!(" in {}", Lab::usual_place().display()),
+            _ => String::new(),
+        };
+        let elsewhere = if what == "disk" { ", another folder (ACIDTEST_LAB)" } else { "" };
+        Err(Failure::Usage(format!(
+            "the plan needs about {} of {what}, and {} are free{place}\n  remedy: less data, fewer stores at once{elsewhere}, \
+             or --insist to run it all the same",
+            shown(needed),
+            shown(free)
+        )))
+    }
+
+    /// What `--dry-run` says of them.
+    pub(crate) fn told(&self) -> String {
+        let free = |free: Option<u64>| free.map_or_else(|| "unknown".to_owned(), shown);
+        let time = self.seconds.map_or_else(
+            || "as long as its operations take".to_owned(),
+            |(least, most)| {
+                let [least, most] = [least, most].map(time);
+                let driven = if least == most { most } else { format!("{least} to {most}") };
+                format!("driven for {driven}; starting, loading and auditing come on top")
+            },
+        );
+        let Footprint { memory_bytes, disk_bytes } = self.footprint;
+        format!(
+            "time    {time}\nmemory  about {} for data and audit, {} free\ndisk    about {} for data, {} free\n",
+            shown(memory_bytes),
+            free(self.memory_free),
+            shown(disk_bytes),
+            free(self.disk_free)
+        )
+    }
+}
+
+/// A size as readers see it.
+fn shown(size: u64) -> String {
+    bytes(size as f64)
+}
+
+/// A time as readers see it: `40 s`, `12 min`, `3.4 h`.
+pub(crate) fn time(seconds: f64) -> String {
+    match seconds {
+        ..99.5 => format!("{seconds:.0} s"),
+        ..5_970.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3_600.0),
+    }
+}
+
+/// The cells of an order, a line each, as far as a reader would read them.
+pub(crate) fn cells(order: &Order) -> String {
+    const SHOWN: usize = 50;
+    let cells = &order.grid.cells;
+    let trials = u64::from(order.plan.trials) * cells.len() as u64;
+    let mut text = match (&order.plan.capacity, cells.len()) {
+        (Some(_), 1) => "1 search\n".to_owned(),
+        (Some(_), many) => format!("{many} searches\n"),
+        (None, many) => {
+            let of = |number: u64, one: &str, several: &str| {
+                format!("{} {}", count(number), if number == 1 { one } else { several })
+            };
+            format!("{}, {}\n", of(many as u64, "cell", "cells"), of(trials, "trial", "trials"))
+        }
+    };
+    for cell in cells.iter().take(SHOWN) {
+        let _ = writeln!(text, "  {}", order.name(cell));
+    }
+    if cells.len() > SHOWN {
+        let _ = writeln!(text, "  and {} more", cells.len() - SHOWN);
+    }
+    for left_out in &order.grid.left_out {
+        let _ = writeln!(text, "  left out: {left_out}");
+    }
+    text
+}
