@@ -1,6 +1,12 @@
 //! What a run tells of its progress, and how it is told to end.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use acidtest_engine::{Progress, Second};
 use acidtest_model::Role;
@@ -73,19 +79,19 @@ impl Observer for Silent {}
 /// A request to stop the run, which then ends tidily. Clones share the request.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
-    is_set: Rc<Cell<bool>>,
+    is_set: Arc<AtomicBool>,
 }
 
 impl Interrupt {
     /// Asks the run to stop.
     pub fn set(&self) {
-        self.is_set.set(true);
+        self.is_set.store(true, Relaxed);
     }
 
     /// Whether the run was told to stop.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.is_set.get()
+        self.is_set.load(Relaxed)
     }
 }
 
