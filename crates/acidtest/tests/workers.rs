@@ -17,7 +17,7 @@ use std::{
 };
 
 use acidtest_engine::{Extent, Load, Outcome};
-use acidtest_lab::Lab;
+use acidtest_lab::{Lab, ServerSize};
 use acidtest_model::{Address, Durability, Encryption, Lock, StoreError, StoreKind, Task, Timeline};
 use acidtest_runner::{
     Claim, Failure, Instance, Interrupt, OpenOptions, Opener, Silent, Spread, Target, TrialRun, Watcher,
@@ -58,7 +58,14 @@ fn trial(
     runtime().block_on(async {
         let lab = Lab::at(&bench.path("lab")).unwrap();
         let target = Target { opener: &OpensSqlite, address: None };
-        let claim = Claim { locks: None, namespace: "acidtest", run: "run 1", replace: false, host: None };
+        let claim = Claim {
+            locks: None,
+            namespace: "acidtest",
+            run: "run 1",
+            replace: false,
+            size: ServerSize::default(),
+            host: None,
+        };
         let interrupt = Interrupt::default();
         let mut instance =
             Instance::open(&lab, &target, Durability::Process, Encryption::Off, &claim, &interrupt)

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use acidtest_model::{Durability, Role, Secret};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Lifetime,
@@ -22,6 +23,8 @@ pub struct MemberSpec<'a> {
     pub store: &'a str,
     /// The durability level that its settings must provide.
     pub durability: Durability,
+    /// How many clients it must take, and how much data.
+    pub size: ServerSize,
     /// The port on loopback; a free one if none is given.
     pub port: Option<u16>,
     /// acidtest's own program, for a host of an embedded store or a service in front of a store; none for a server.
@@ -38,7 +41,36 @@ impl<'a> MemberSpec<'a> {
     /// A server of this store, on a free port.
     #[must_use]
     pub fn server(role: Role, store: &'a str, durability: Durability) -> Self {
-        Self { role, store, durability, port: None, host: None, arguments: &[], tls: false, secrets: &[] }
+        Self {
+            role,
+            store,
+            durability,
+            size: ServerSize::default(),
+            port: None,
+            host: None,
+            arguments: &[],
+            tls: false,
+            secrets: &[],
+        }
+    }
+}
+
+/// What a server must have room for. Its settings allow for more; servers have at least what they have without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerSize {
+    /// Clients that are connected at once.
+    pub clients: u32,
+    /// Bytes of memory that its data take, if it keeps them there.
+    pub data_bytes: u64,
+}
+
+/// Connections besides those of clients: whoever looks at the server, loads it and reads it back.
+const OTHER_CONNECTIONS: u32 = 100;
+
+impl ServerSize {
+    /// How many connections the server must take, but at least so many.
+    pub(crate) fn connections(&self, least: u32) -> u32 {
+        self.clients.saturating_add(OTHER_CONNECTIONS).max(least)
     }
 }
 
@@ -155,6 +187,7 @@ fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
         binary,
         port,
         durability,
+        size: spec.size,
         arguments,
         tls: spec.tls,
         is_lone: false,

@@ -21,6 +21,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
+    deployment::ServerSize,
     error::LabError,
     process::{Owner, Tree},
     user::User,
@@ -59,6 +60,8 @@ pub(crate) struct MemberRecord {
     pub(crate) binary: PathBuf,
     pub(crate) port: u16,
     pub(crate) durability: Durability,
+    #[serde(default)]
+    pub(crate) size: ServerSize,
     /// What a service of acidtest's own is told on its command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) arguments: Vec<String>,
@@ -117,6 +120,7 @@ impl TryFrom<ReadJournal> for Journal {
                     binary,
                     port,
                     durability,
+                    size: ServerSize::default(),
                     arguments,
                     tls: false,
                     is_lone: true,
@@ -524,6 +528,7 @@ mod tests {
             program: program.clone(),
             port: 1,
             durability: Durability::None,
+            size: ServerSize::default(),
             arguments: Vec::new(),
             tls: false,
             is_lone: false,

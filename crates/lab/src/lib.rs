@@ -35,7 +35,7 @@ use acidtest_model::{Address, Durability, Role};
 #[cfg(feature = "tls")]
 pub use crate::certificates::{Issued, Issuer};
 pub use crate::{
-    deployment::{Deployment, MemberSpec},
+    deployment::{Deployment, MemberSpec, ServerSize},
     error::LabError,
     folder::Folder,
     installed::Installation,

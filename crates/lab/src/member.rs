@@ -250,10 +250,10 @@ impl<'a> Running<'a> {
     pub(crate) fn of(place: &'a PrivateFolder, record: &MemberRecord) -> Result<Self, LabError> {
         let kind = kinds::find_member(&record.store)?;
         let folder = place.member(record);
-        let MemberRecord { program, binary, port, durability, arguments, .. } = record.clone();
+        let MemberRecord { program, binary, port, durability, size, arguments, .. } = record.clone();
         let (home, tls) = (home_of(&folder), record.tls.then(|| ServerFiles::of(&folder)));
         let user = kind.user()?;
-        let site = Site { program, binary, home, port, durability, arguments, tls, user };
+        let site = Site { program, binary, home, port, durability, size, arguments, tls, user };
         Ok(Self { place, folder, kind, site })
     }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use acidtest_lab::ServerSize;
 use acidtest_model::Hosting;
 use acidtest_report::Plan;
-use acidtest_workloads::DataSize;
+use acidtest_workloads::{DataSize, Workload};
 
-use crate::{Grid, Target, grid::Setting};
+use crate::{Cell, Grid, Target, grid::Setting};
 
 /// Bytes of memory that a store in memory takes for each byte of a row's values: see "What a plan needs" in `docs/measuring.md`.
 const OF_MEMORY: u64 = 2;
@@ -54,6 +55,22 @@ impl Footprint {
         }
         footprint
     }
+}
+
+/// What the server of these cells must have room for.
+pub(crate) fn server_size(
+    plan: &Plan,
+    cells: &[Cell],
+    workloads: &[Box<dyn Workload>],
+    setting: Setting,
+) -> ServerSize {
+    let (mut clients, mut held) = (0, Held::default());
+    for cell in cells.iter().filter(|cell| cell.setting() == setting) {
+        let workload = &workloads[cell.workload];
+        clients = clients.max(cell.clients);
+        held.add(workload.data(), &workload.size(cell.clients, plan.trace));
+    }
+    ServerSize { clients, data_bytes: held.taken(OF_MEMORY) }
 }
 
 /// The rows and the bytes of values that one private store holds at a time.

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note};
+use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note, ServerSize};
 use acidtest_model::{Address, Durability, EffectiveSettings, Encryption, Hosting, Role, StoreError, Task};
 use acidtest_workloads::{
     Owner, Place, ReusableData, Store,
@@ -56,6 +56,8 @@ pub struct Claim<'a> {
     pub run: &'a str,
     /// Whether a namespace that is there already is removed.
     pub replace: bool,
+    /// What private servers must have room for.
+    pub size: ServerSize,
     /// acidtest's own program, which is to keep an embedded store in a process of its own while clients are driven, so
     /// that it can be killed; none for one that need not be.
     pub host: Option<&'a Path>,
@@ -94,6 +96,7 @@ struct Wanted<'a> {
     target: &'a Target,
     durability: Durability,
     tls: Encryption,
+    size: ServerSize,
     namespace: String,
 }
 
@@ -141,10 +144,11 @@ impl Instance {
             // a lock service that forgets its tokens when it is killed fences nothing
             durability: durability.max(Durability::Process),
             tls,
+            size: claim.size,
             namespace: lock_namespace(claim.namespace),
         });
-        let server =
-            Wanted { role: Role::Server, target, durability, tls, namespace: claim.namespace.to_owned() };
+        let (size, namespace) = (claim.size, claim.namespace.to_owned());
+        let server = Wanted { role: Role::Server, target, durability, tls, size, namespace };
         let servers = deploy(lab, &server, locks.as_ref(), claim.host)?;
         let mut private = Private { servers, folder: None };
         let mut others = Vec::new();
@@ -443,6 +447,7 @@ fn deploy(
         .map(|wanted| MemberSpec {
             host: wanted.host(host),
             tls: wanted.tls.is_on() && wanted.is_private_server(),
+            size: wanted.size,
             ..MemberSpec::server(wanted.role, wanted.target.kind().program(), wanted.durability)
         })
         .collect();
@@ -628,8 +633,14 @@ mod tests {
     #[test]
     fn only_what_bears_the_mark_of_a_run_is_replaced() {
         let replaced = |owner: &Owner, replace| {
-            let claim =
-                Claim { locks: None, namespace: "shop", run: "20260101T000000Z-2", replace, host: None };
+            let claim = Claim {
+                locks: None,
+                namespace: "shop",
+                run: "20260101T000000Z-2",
+                replace,
+                size: ServerSize::default(),
+                host: None,
+            };
             is_replaced(owner, &claim, "shop", "mysql://db.example")
         };
         assert_eq!(replaced(&Owner::Nobody, false), Ok(false));

@@ -27,6 +27,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::{
     Failure, Interrupt, Observer, Spread, Target, Watcher,
     answer::READY,
+    footprint::server_size,
     grid::{self, Cell, Grid, Setting},
     harness,
     inject::{Hit, Injected},
@@ -459,6 +460,7 @@ impl Runner<'_, '_> {
             namespace: &self.plan.namespace,
             run: &self.result.run,
             replace: self.plan.replace,
+            size: server_size(self.plan, &self.cells, &self.workloads, setting),
             locks: self.lock_service.filter(|_| needs_locks),
             // all cells of a store have one if any has, so that their figures can be compared
             host: Some(self.environment.host).filter(|_| {

@@ -3,7 +3,7 @@
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::Duration};
 
 use acidtest_engine::{Load, Measurement, Outcome, Progress, Stop};
-use acidtest_lab::Lab;
+use acidtest_lab::{Lab, ServerSize};
 use acidtest_model::{
     Address, Disruption, Durability, EffectiveSettings, Encryption, Hosting, Injection, Lock, Role, Span,
     StoreError, StoreKind, Task, Timeline,
@@ -89,7 +89,14 @@ impl Victim {
         // a run's stores live as long as the program
         let opener = Box::leak(Box::new(Subject { ..*subject }));
         let target = Target { opener, address: None };
-        let claim = Claim { locks: None, namespace: NAMESPACE, run: "run 1", replace: false, host: None };
+        let claim = Claim {
+            locks: None,
+            namespace: NAMESPACE,
+            run: "run 1",
+            replace: false,
+            size: ServerSize::default(),
+            host: None,
+        };
         let interrupt = Interrupt::default();
         let instance = wait(Instance::open(&lab, &target, durability, Encryption::Off, &claim, &interrupt));
         let is_known =

@@ -50,7 +50,8 @@ fn run(site: &Site) -> Invocation {
     with_tls(common(&site.program, site), site)
         // relative to the data: an absolute path may not be longer than 107 bytes
         .args(["--socket=sock", "--pid-file=pid"])
-        .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=2000"])
+        .args(["--bind-address=127.0.0.1", "--skip-log-bin"])
+        .arg(format!("--max-connections={}", site.size.connections(2_000)))
         .args(["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"])
         .arg(format!("--port={}", site.port))
         .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))

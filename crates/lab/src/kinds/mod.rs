@@ -22,6 +22,7 @@ use rustix::process::geteuid;
 
 use crate::{
     certificates::ServerFiles,
+    deployment::ServerSize,
     error::LabError,
     invocation::{Invocation, Stop},
     source::Source,
@@ -164,6 +165,8 @@ pub(crate) struct Site {
     pub(crate) port: u16,
     /// The durability level that the server's settings must provide.
     pub(crate) durability: Durability,
+    /// What the server must have room for.
+    pub(crate) size: ServerSize,
     /// What a service of acidtest's own is told on its command line.
     pub(crate) arguments: Vec<String>,
     /// Its certificates, if it is to speak TLS, and nothing else.

@@ -55,7 +55,8 @@ fn run(site: &Site) -> Invocation {
     with_tls(common(site), site)
         // relative to the data: an absolute path may not be longer than 107 bytes
         .args(["--socket=sock", "--pid-file=pid", "--mysqlx=OFF"])
-        .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=2000"])
+        .args(["--bind-address=127.0.0.1", "--skip-log-bin"])
+        .arg(format!("--max-connections={}", site.size.connections(2_000)))
         // off, as MariaDB has it by default: for so many connections it would take several hundred megabytes
         .arg("--performance-schema=OFF")
         .arg("--innodb-buffer-pool-size=128M")

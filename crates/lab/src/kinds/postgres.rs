@@ -73,7 +73,7 @@ fn run(site: &Site) -> Invocation {
         format!("port={}", site.port),
         // no socket file: its path may not be longer than 107 bytes, and nobody would use it
         "unix_socket_directories=".to_owned(),
-        "max_connections=1000".to_owned(),
+        format!("max_connections={}", site.size.connections(1_000)),
         "shared_buffers=128MB".to_owned(),
         format!("fsync={fsync}"),
         format!("synchronous_commit={synchronous_commit}"),

@@ -50,7 +50,9 @@ fn run(site: &Site) -> Invocation {
             .arg("--tls-ca-cert-file")
             .arg(issuer),
     };
-    command.args(["--daemonize", "no", "--save", ""]).args([
+    // without it as many as there are by default
+    let clients = site.size.connections(10_000).to_string();
+    command.args(["--daemonize", "no", "--save", "", "--maxclients", &clients]).args([
         "--appendonly",
         appendonly,
         "--appendfsync",

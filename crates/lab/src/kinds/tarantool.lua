@@ -1,7 +1,6 @@
--- arguments: port, wal_mode; the working directory holds the data
+-- arguments: port, wal_mode, memtx_memory; the working directory holds the data
 box.cfg{ wal_mode = arg[2],
-  -- a bound, taken only as it is used: enough for a million records of 1 KB
-  memtx_memory = 2 * 1024 * 1024 * 1024,
+  memtx_memory = tonumber(arg[3]),
   -- requests that wait for a latch count as under way: with the usual 768, those of more clients would keep
   -- the holder's own from being read
   net_msg_max = 100000 }

@@ -46,5 +46,11 @@ fn run(site: &Site) -> Invocation {
         Durability::Process => "write",
         Durability::Disk => "fsync",
     };
-    Invocation::new(&site.program).arg(site.home.join(SCRIPT)).arg(site.port.to_string()).arg(wal_mode)
+    // a bound, taken only as it is used: at least enough for a million records of 1 KB
+    let memory = site.size.data_bytes.saturating_mul(2).max(2 << 30);
+    Invocation::new(&site.program)
+        .arg(site.home.join(SCRIPT))
+        .arg(site.port.to_string())
+        .arg(wal_mode)
+        .arg(memory.to_string())
 }
