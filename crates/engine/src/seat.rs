@@ -758,7 +758,12 @@ impl Seat {
         }
     }
 
+    /// Connects once it is this client's turn, from when its time counts. Thousands at once would all be too late for a server that
+    /// greets them one after the other.
     async fn connect(&mut self, connecting: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+        let shared = Arc::clone(&self.shared);
+        // none if the trial is abandoned meanwhile, or all connections are to be closed, which ends the attempt, too
+        let _turn = self.guard(shared.connecting.acquire(), u64::MAX).await;
         let deadline = self.shared.clock.now().saturating_add(CONNECT);
         let answer = self.guard(connecting, deadline).await;
         let in_time = || Err(format!("no connection within {:?}", Duration::from_nanos(CONNECT)));

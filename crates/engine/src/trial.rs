@@ -15,6 +15,7 @@ use std::{
 
 use tokio::{
     runtime::LocalOptions,
+    sync::Semaphore,
     task::{JoinSet, LocalSet},
 };
 
@@ -28,6 +29,9 @@ use crate::{
     recorder::{Recorder, Tallied, Totals},
     seat::Bench,
 };
+
+/// Clients of a process that connect at a time, at most.
+const CONNECTING: usize = 128;
 
 /// A trial that could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +90,8 @@ pub(crate) struct Shared {
     /// Whether each client has a thread for itself, on which time passes while it blocks. Either all have or none, so that what
     /// they do alike takes alike.
     pub(crate) are_alone: bool,
+    /// Turns of the clients that connect.
+    pub(crate) connecting: Semaphore,
     /// Clients on the schedule.
     pub(crate) scheduled: usize,
     /// How many clients of this process that are on the schedule have not yet ended the measured part.
@@ -224,6 +230,7 @@ impl Trial {
             totals: Arc::new(Totals::new(load.operations, load.spans, threads, told.clone())),
             budget,
             are_alone: clients <= threads && !clock.is_simulated(),
+            connecting: Semaphore::new(CONNECTING),
             scheduled,
             at_work: AtomicUsize::new(at_work),
             schedule_over: AtomicBool::new(false),

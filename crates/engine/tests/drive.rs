@@ -41,6 +41,9 @@ struct World {
     attempts: AtomicU64,
     connections: AtomicU64,
     refuses_connections: AtomicBool,
+    /// How long the server takes to greet a client; it greets one at a time.
+    greeting: Duration,
+    door: tokio::sync::Mutex<()>,
     /// Attempts that have blocked their thread.
     blocked: AtomicU64,
     /// Clients whose `finish` was called.
@@ -112,6 +115,10 @@ impl Client for Scripted {
     async fn connect(&mut self) -> Result<(), String> {
         if self.world.refuses_connections.load(SeqCst) {
             return Err("connection refused".to_owned());
+        }
+        if !self.world.greeting.is_zero() {
+            let _greeted = self.world.door.lock().await;
+            tokio::time::sleep(self.world.greeting).await;
         }
         self.busy.replace(false);
         self.world.connections.fetch_add(1, SeqCst);
@@ -753,6 +760,19 @@ fn a_first_connection_that_fails_ends_the_trial() {
     let measurement = Trial::new(for_millis(60_000), 3).run(tasks(3, &world, &script)).unwrap();
     assert_eq!(measurement.stopped, Some(Stop::NoConnection("connection refused".to_owned())));
     assert_eq!(world.attempts.load(SeqCst), 0);
+}
+
+/// The time that a client has to connect does not have to do for all of them.
+#[test]
+fn clients_are_greeted_one_after_the_other() {
+    let world = Arc::new(World { greeting: Duration::from_millis(20), ..World::default() });
+    let script: Arc<Script> = Arc::new(|_| Act::After(Duration::from_millis(1), Attempt::Ok));
+    let measurement = simulated(for_millis(100), tasks(300, &world, &script));
+    assert_eq!((measurement.stopped, world.connections.load(SeqCst)), (None, 300));
+    // a server that greets nobody is told of after one such time all the same
+    let deaf = Arc::new(World { greeting: Duration::from_hours(1), ..World::default() });
+    let measurement = simulated(for_millis(100), tasks(300, &deaf, &script));
+    assert_eq!(measurement.stopped, Some(Stop::NoConnection("no connection within 5s".to_owned())));
 }
 
 #[test]
