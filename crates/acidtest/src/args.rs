@@ -23,9 +23,10 @@ Exit status:
   3    a store could not be reached or started
   4    a promised guarantee was broken
   5    whether a promised guarantee held could not be told
-  6    a comparison failed: what was compared did not hold, is shown to be
-       worse than asked for, or could not be judged; a search found no
-       capacity, or one below the demand
+  6    a comparison failed: what was compared did not hold, or is shown to be
+       worse than asked for; a search found no capacity, or one below the
+       demand
+  7    a comparison is inconclusive: it told neither that nor the contrary
   130  interrupted";
 
 /// Which data store should carry this workload, what does each of its guarantees cost there, and does
@@ -61,7 +62,7 @@ pub(crate) enum Command {
     Selftest(Selftest),
     /// Print the table of a result file again
     Show(Show),
-    /// Compare cells of one result or of two, figure by figure; gate a change on it
+    /// Compare cells of one result or of several a side, figure by figure; gate a change on it
     Compare(Box<Compare>),
     /// Turn results into an HTML page, Markdown or CSV
     Report(Report),

@@ -13,7 +13,9 @@ use crate::output;
 pub(crate) enum Status {
     /// 0: every promised guarantee held.
     Held,
-    /// 6: a comparison failed, or could not be judged; a search found no capacity, or one below the demand.
+    /// 7: a comparison told neither that something is worse nor that it is not.
+    Inconclusive,
+    /// 6: a comparison failed; a search found no capacity, or one below the demand.
     Worse,
     /// 5: a promised guarantee could be neither confirmed nor refuted.
     Unknown,
@@ -37,6 +39,7 @@ impl Status {
             Self::Broken => 4,
             Self::Unknown => 5,
             Self::Worse => 6,
+            Self::Inconclusive => 7,
             Self::Interrupted => 130,
         }
     }

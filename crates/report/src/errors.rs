@@ -20,6 +20,11 @@ impl TrialResult {
     /// nothing but errors ended: clients that a server turns away come back ever more slowly, and so meet few errors. What
     /// ended while a fault of the plan was under way is left out: it was to be expected. `None` where nothing is left.
     pub(crate) fn errors(&self) -> Option<f64> {
+        Some(self.errors_of_all()?.0)
+    }
+
+    /// The same, and of how many operations it is the share.
+    pub(crate) fn errors_of_all(&self) -> Option<(f64, u64)> {
         let faults: Vec<(f64, f64)> = self.times_of_faults().collect();
         let count = |outcomes: &[&str]| {
             if faults.is_empty() {
@@ -33,7 +38,7 @@ impl TrialResult {
         if all == 0 {
             return None;
         }
-        Some((errors as f64 / all as f64).max(self.seconds_of_errors(&faults)))
+        Some(((errors as f64 / all as f64).max(self.seconds_of_errors(&faults)), all))
     }
 
     /// Share of the whole seconds, apart from faults, in which operations ended, and all of them in errors.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     CapacityPlan, NamedResult, RunResult, Style,
-    compare::{Choice, Condition, Judge, Selector, Side, compare},
+    compare::{Choice, Condition, Selector, Side, compare},
     csv, markdown, page, render, sample,
     upgrade::{kept, upgraded},
 };
@@ -58,8 +58,9 @@ fn show(value: Value) {
     let conditions = ["throughput<0.95", "p99>1.2"].map(|text| text.parse::<Condition>().unwrap());
     let sides = [vec![], vec!["lock=none".parse::<Choice>().unwrap()]].map(Selector::from_iter);
     for (one, two) in [(&sides[0], &sides[0]), (&sides[1], &sides[0])] {
-        let side = |selector| Side { result: &result, name: "result", choose: "--a ", selector };
-        if let Ok(comparison) = compare(side(one), side(two), &conditions, Judge::Interval) {
+        let runs = [NamedResult { name: "result", result: &result }];
+        let side = |selector| Side { runs: &runs, name: "result", choose: "--a ", selector };
+        if let Ok(comparison) = compare(side(one), side(two), &conditions, None) {
             let _ = comparison.render(Style { color: false, width: None });
             let _ = serde_json::to_string(&comparison);
         }

@@ -484,7 +484,7 @@ pub(crate) const OTHERS: f64 = 0.25;
 
 /// Cores that were used by neither the clients nor the run's servers, on average; none where the server's processes are not
 /// known, as it may be on this machine.
-fn others(cell: &CellResult) -> Option<f64> {
+pub(crate) fn others(cell: &CellResult) -> Option<f64> {
     let whole: Vec<f64> = cell
         .trials
         .iter()

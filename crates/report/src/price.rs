@@ -307,7 +307,7 @@ impl RunResult {
 }
 
 /// CPU seconds of the server and of those beside it; none where it is not on this machine.
-fn server_cpu(cell: &CellResult, used: &Resources) -> Option<f64> {
+pub(crate) fn server_cpu(cell: &CellResult, used: &Resources) -> Option<f64> {
     let beside = used.others.values().map(|each| each.cpu_seconds);
     match &used.server {
         Some(server) => Some(server.cpu_seconds + beside.sum::<f64>()),

@@ -26,7 +26,7 @@ pub const ENOUGH: usize = 6;
 const RESAMPLES: usize = 999;
 
 /// Relative resolution of figures from histograms, which keep three digits: two times nearer than this may be one.
-const RESOLUTION: f64 = 0.002;
+pub(crate) const RESOLUTION: f64 = 0.002;
 
 /// Seed of every bootstrap: fixed, so that the same trials have the same interval.
 pub(crate) const SEED: u64 = 0x00ac_1d7e_5700;
@@ -113,31 +113,14 @@ impl Ratio {
         }
         let logs: Vec<f64> = pairs.iter().map(|(with, without)| (with / without).ln()).collect();
         let mean = Moments::of(&logs)?.mean;
-        Some(Self::from_logs(mean, centred(&logs), true, logs.len()))
-    }
-
-    /// The ratio of measurements that were not interleaved: it includes whatever changed between the two. `None`
-    /// without a figure on either side, and where a figure is not positive.
-    #[must_use]
-    pub fn of_groups(with: &[f64], without: &[f64]) -> Option<Self> {
-        if !with.iter().chain(without).all(|value| *value > 0.0) {
-            return None;
-        }
-        let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
-        let (with, without) = (logs(with), logs(without));
-        let difference = Moments::of(&with)?.mean - Moments::of(&without)?.mean;
-        let fewer = with.len().min(without.len());
-        Some(Self::from_logs(difference, apart(&with, &without), false, fewer))
-    }
-
-    fn from_logs(log: f64, interval: Option<(f64, f64)>, paired: bool, trials: usize) -> Self {
-        Self {
-            estimate: log.exp(),
+        let interval = centred(&logs);
+        Some(Self {
+            estimate: mean.exp(),
             interval: interval.map(|(low, high)| (low.exp(), high.exp())),
-            method: interval.map(|_| method(trials)),
-            paired,
-            trials,
-        }
+            method: interval.map(|_| method(logs.len())),
+            paired: true,
+            trials: logs.len(),
+        })
     }
 
     /// Whether the interval excludes 1 by more than two histograms can tell apart: only then is a difference shown.
@@ -145,6 +128,118 @@ impl Ratio {
     pub fn differs(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 1.0 + RESOLUTION || high < 1.0 - RESOLUTION)
     }
+}
+
+/// Of a figure that is no count.
+#[cfg(test)]
+pub(crate) const NO_FLOOR: f64 = 0.0;
+
+/// Most degrees of freedom that are told from the normal distribution.
+const NORMAL: f64 = 1e6;
+
+/// The difference of two means of logarithms, B − A, over units that are independent of each other: pairs of trials of one
+/// round, or whole runs. Student's t and Welch's are exact for units that are about log-normal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Difference {
+    /// The logarithm of the ratio B / A.
+    pub(crate) log: f64,
+    /// The squared standard error and its degrees of freedom; none where the units are too few to know it.
+    error: Option<(f64, f64)>,
+    is_paired: bool,
+    units: usize,
+}
+
+impl Difference {
+    /// The mean of differences, one for each pair of units. Its squared error is at least `floor`: what is counted varies at
+    /// least as counts do, even where the few that were seen are alike. `None` without a pair.
+    pub(crate) fn of_pairs(pairs: &[f64], floor: f64) -> Option<Self> {
+        let seen = Moments::of(pairs)?;
+        let error = (pairs.len() > 1).then(|| (seen.error().max(floor), seen.n - 1.0));
+        Some(Self { log: seen.mean, error, is_paired: true, units: pairs.len() })
+    }
+
+    /// The difference of the means of two groups of units (Welch). One unit against several is taken to vary as the several do
+    /// (Crawford and Howell 1998); one against one has no error. `None` without a unit on either side.
+    pub(crate) fn of_groups(b: &[f64], a: &[f64], floor: f64) -> Option<Self> {
+        let (of_b, of_a) = (Moments::of(b)?, Moments::of(a)?);
+        let alone = |several: Moments| (several.variance * (1.0 / several.n + 1.0), several.n - 1.0);
+        let error = match (b.len(), a.len()) {
+            (1, 1) => None,
+            (1, _) => Some(alone(of_a)),
+            (_, 1) => Some(alone(of_b)),
+            _ => {
+                let variance = of_b.error() + of_a.error();
+                let parts = of_b.error().powi(2) / (of_b.n - 1.0) + of_a.error().powi(2) / (of_a.n - 1.0);
+                // groups that do not vary at all have the freedom of both
+                let freedom = if parts > 0.0 { variance.powi(2) / parts } else { of_b.n + of_a.n - 2.0 };
+                Some((variance, freedom))
+            }
+        };
+        Some(Self {
+            log: of_b.mean - of_a.mean,
+            error: error.map(|(variance, freedom)| (variance.max(floor), freedom)),
+            is_paired: false,
+            units: b.len().min(a.len()),
+        })
+    }
+
+    /// The same with what A and B, one run each, differ by as runs: `deviation` is the standard deviation of the logarithms of
+    /// runs that are alike, and known beforehand (Satterthwaite).
+    pub(crate) fn between_runs(self, deviation: f64) -> Self {
+        let known = 2.0 * deviation.powi(2);
+        let error = self.error.map(|(seen, freedom)| {
+            let all = seen + known;
+            (all, if seen > 0.0 { freedom * (all / seen).powi(2) } else { NORMAL })
+        });
+        Self { error, ..self }
+    }
+
+    /// Whether its error is known.
+    pub(crate) fn has_error(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// The probability of a mean as high as this or higher if the true one is `bound`; none where no error is known.
+    pub(crate) fn chance_above(&self, bound: f64) -> Option<f64> {
+        self.chance(self.log - bound)
+    }
+
+    /// The probability of a mean as low as this or lower if the true one is `bound`; none where no error is known.
+    pub(crate) fn chance_below(&self, bound: f64) -> Option<f64> {
+        self.chance(bound - self.log)
+    }
+
+    /// The probability of lying so far on one side of the truth, or farther.
+    fn chance(&self, away: f64) -> Option<f64> {
+        let (variance, freedom) = self.error?;
+        if variance <= 0.0 {
+            return Some(if away > 0.0 { 0.0 } else { 1.0 });
+        }
+        // the lower tail keeps its digits where it is small
+        Some(student(freedom).map_or(1.0, |t| t.cdf(-away / variance.sqrt())))
+    }
+
+    /// How far from a bound the mean must lie to be shown, at this probability of being there by chance.
+    pub(crate) fn reach(&self, chance: f64) -> Option<f64> {
+        let (variance, freedom) = self.error?;
+        Some(student(freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(1.0 - chance)) * variance.sqrt())
+    }
+
+    /// The ratio B / A with its 95 % interval.
+    pub(crate) fn ratio(&self) -> Ratio {
+        let reach = self.reach(0.025);
+        Ratio {
+            estimate: self.log.exp(),
+            interval: reach.map(|reach| ((self.log - reach).exp(), (self.log + reach).exp())),
+            method: reach.map(|_| Method::Student),
+            paired: self.is_paired,
+            trials: self.units,
+        }
+    }
+}
+
+fn student(freedom: f64) -> Option<StudentsT> {
+    StudentsT::new(0.0, 1.0, freedom.min(NORMAL)).ok()
 }
 
 fn method(trials: usize) -> Method {
@@ -212,30 +307,6 @@ fn centred(values: &[f64]) -> Option<(f64, f64)> {
     )
 }
 
-/// The 95 % interval of the difference of two means; none where one has a single value. Below [`ENOUGH`] it is
-/// Welch's.
-fn apart(one: &[f64], other: &[f64]) -> Option<(f64, f64)> {
-    let a = Moments::of(one).filter(|seen| seen.n > 1.0)?;
-    let b = Moments::of(other).filter(|seen| seen.n > 1.0)?;
-    let (difference, error) = (a.mean - b.mean, (a.error() + b.error()).sqrt());
-    if error <= 0.0 {
-        return Some((difference, difference));
-    }
-    if one.len().min(other.len()) < ENOUGH {
-        let freedom = (a.error() + b.error()).powi(2)
-            / (a.error().powi(2) / (a.n - 1.0) + b.error().powi(2) / (b.n - 1.0));
-        let reach = students_t(freedom) * error;
-        return Some((difference - reach, difference + reach));
-    }
-    let tails = studentised(|rng| {
-        let (x, y) = (Moments::drawn(one, rng), Moments::drawn(other, rng));
-        (x.mean - y.mean - difference, x.error() + y.error())
-    });
-    Some(tails.map_or((difference, difference), |(low, high)| {
-        (difference - high * error, difference - low * error)
-    }))
-}
-
 /// The 2.5 % and 97.5 % quantiles of a resampled deviation over its own standard error; `draw` gives the
 /// deviation and the square of the error. `None` where the values do not vary.
 fn studentised(draw: impl Fn(&mut Xoshiro256PlusPlus) -> (f64, f64)) -> Option<(f64, f64)> {
@@ -258,7 +329,7 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
 
 /// The two-sided 95 % quantile of Student's distribution with this many degrees of freedom.
 fn students_t(freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+    student(freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
 
 #[cfg(test)]
@@ -274,9 +345,8 @@ mod tests {
         assert_eq!(Ratio::of_pairs(&[]), None);
         assert_eq!(Ratio::of_pairs(&[(0.0, 10.0)]), None);
         assert_eq!(Ratio::of_pairs(&[(50.0, 100.0), (0.0, 10.0)]), None);
-        assert_eq!(Ratio::of_groups(&[1.0, 0.0], &[1.0]), None);
-        assert_eq!(Ratio::of_groups(&[1.0], &[]), None);
-        assert_eq!(Ratio::of_groups(&[2.0], &[1.0, 1.0]).unwrap().interval, None);
+        assert_eq!(Difference::of_groups(&[1.0], &[], NO_FLOOR), None);
+        assert_eq!(Difference::of_groups(&[2.0], &[1.0], NO_FLOOR).unwrap().ratio().interval, None);
         assert_eq!(Mean::of(&[7.0]).unwrap().interval, None);
         assert_eq!(Mean::of(&[]), None);
     }
@@ -299,11 +369,36 @@ mod tests {
         let (low, high) = ratio.interval.unwrap();
         assert!((high.ln() - 0.24842).abs() < 1e-4 && (low.ln() + 0.24842).abs() < 1e-4);
         assert_eq!((ratio.method, ratio.trials), (Some(Method::Student), 3));
-        // Welch: means 0 and 0.5, both s = 0.1 of three: freedom 4, t 2.7764, reach 2.7764 × 0.1 × √(2/3)
-        let with = [-0.1_f64, 0.0, 0.1].map(f64::exp);
-        let without = [0.4_f64, 0.5, 0.6].map(f64::exp);
-        let (low, high) = Ratio::of_groups(&with, &without).unwrap().interval.unwrap();
-        assert!((high.ln() - low.ln() - 2.0 * 2.7764 * 0.1 * (2.0_f64 / 3.0).sqrt()).abs() < 1e-4);
+    }
+
+    #[test]
+    fn the_interval_of_groups_is_the_textbook_one() {
+        let few = [-0.1, 0.0, 0.1];
+        let reach = |difference: Option<Difference>| difference.unwrap().reach(0.025).unwrap();
+        // Welch: both s = 0.1 of three: freedom 4, t 2.7764, reach 2.7764 × 0.1 × √(2/3)
+        let both = reach(Difference::of_groups(&few, &[0.4, 0.5, 0.6], NO_FLOOR));
+        assert!((both - 2.7764 * 0.1 * (2.0_f64 / 3.0).sqrt()).abs() < 1e-4);
+        // one against three: freedom 2, t 4.3027, reach 4.3027 × 0.1 × √(4/3), whichever side it is on
+        for one in
+            [Difference::of_groups(&[0.5], &few, NO_FLOOR), Difference::of_groups(&few, &[0.5], NO_FLOOR)]
+        {
+            assert!((reach(one) - 4.3027 * 0.1 * (4.0_f64 / 3.0).sqrt()).abs() < 1e-4);
+        }
+        // of runs that differ by 3 %, and not otherwise: normal, 1.96 × 0.03 × √2
+        let alike = Difference::of_groups(&[0.0; 3], &[0.5; 3], NO_FLOOR).unwrap();
+        assert_eq!(alike.ratio().interval, Some(((-0.5_f64).exp(), (-0.5_f64).exp())));
+        assert!((reach(Some(alike.between_runs(0.03))) - 1.95996 * 0.03 * 2.0_f64.sqrt()).abs() < 1e-4);
+        // what is counted varies at least as counts do
+        assert!((reach(Difference::of_pairs(&[0.0; 3], 0.01)) - 4.3027 * 0.1).abs() < 1e-4);
+    }
+
+    #[test]
+    fn the_chance_and_the_reach_of_a_difference_agree() {
+        let seen = Difference::of_pairs(&[-0.1, 0.0, 0.1, 0.3], NO_FLOOR).unwrap();
+        for chance in [0.025, 0.001, 0.4] {
+            let bound = seen.log - seen.reach(chance).unwrap();
+            assert!((seen.chance_above(bound).unwrap() - chance).abs() < 1e-6);
+        }
     }
 
     #[test]
@@ -311,7 +406,6 @@ mod tests {
         for n in [2, 3, 6, 9] {
             let mean = Mean::of(&vec![5.0; n]).unwrap();
             assert_eq!((mean.interval, mean.variation), (Some((5.0, 5.0)), Some(0.0)));
-            assert_eq!(Ratio::of_groups(&vec![4.0; n], &vec![2.0; n]).unwrap().interval, Some((2.0, 2.0)));
         }
     }
 
@@ -353,9 +447,12 @@ mod tests {
             }
         }
         for n in [3, 5, 6, 10] {
-            let both = coverage(2 * n, |values| apart(&values[..n], &values[n..]));
-            println!("{n} trials unpaired: {both:.3}");
-            assert!((0.93..=0.985).contains(&both), "{n} trials unpaired: {both}");
+            let both = coverage(2 * n, |values| {
+                let seen = Difference::of_groups(&values[..n], &values[n..], NO_FLOOR)?;
+                Some((seen.log - seen.reach(0.025)?, seen.log + seen.reach(0.025)?))
+            });
+            println!("{n} runs a side: {both:.3}");
+            assert!((0.93..=0.985).contains(&both), "{n} runs a side: {both}");
         }
     }
 }

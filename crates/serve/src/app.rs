@@ -6,8 +6,8 @@ use std::{
 };
 
 use acidtest_report::{
-    Plan, RunResult,
-    compare::{Choice, Comparison, Judge, Selector, Side, compare, selectors},
+    NamedResult, Plan, RunResult,
+    compare::{Choice, Comparison, Selector, Side, compare, selectors},
     findings,
 };
 use axum::http::StatusCode;
@@ -202,12 +202,13 @@ impl App {
             let a_result = read(&runs, &a)?;
             let b_result = b.as_ref().map(|b| read(&runs, b)).transpose()?;
             let (a_name, b_name) = (a.file_name(), b.as_ref().unwrap_or(&a).file_name());
-            let b_result = b_result.as_ref().unwrap_or(&a_result);
+            let run_a = [NamedResult { name: &a_name, result: &a_result }];
+            let run_b = [NamedResult { name: &b_name, result: b_result.as_ref().unwrap_or(&a_result) }];
             let compared = compare(
-                Side { result: &a_result, name: &a_name, choose: "a_cells=", selector: &a_cells },
-                Side { result: b_result, name: &b_name, choose: "b_cells=", selector: &b_cells },
+                Side { runs: &run_a, name: &a_name, choose: "a_cells=", selector: &a_cells },
+                Side { runs: &run_b, name: &b_name, choose: "b_cells=", selector: &b_cells },
                 &[],
-                Judge::Interval,
+                None,
             );
             compared.map_err(|error| Problem::uncompared(error.to_string()))
         })

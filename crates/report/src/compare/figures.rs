@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram,
-    result::Turn, tables::percent,
+    price::server_cpu, result::Turn, tables::percent,
 };
 
 /// A figure of a trial that two cells are compared by.
@@ -28,7 +28,8 @@ pub enum Figure {
     Max,
     /// CPU time of the client process for each acknowledged operation, in nanoseconds.
     ClientCpu,
-    /// CPU time of the server's processes for each acknowledged operation, in nanoseconds.
+    /// CPU time of the server, and of those beside it (gateway, broker, lock service), for each acknowledged operation, in
+    /// nanoseconds.
     ServerCpu,
     /// Share of operations that failed or were not answered, from 0 to 1.
     Errors,
@@ -138,12 +139,19 @@ pub(super) struct TrialFigures {
     times: Option<LatencyFigures>,
     client: Option<f64>,
     server: Option<f64>,
-    errors: Option<f64>,
+    /// The share of errors, and of how many operations.
+    errors: Option<(f64, u64)>,
     operations: Vec<OperationFigures>,
     spans: Vec<SpanFigures>,
 }
 
 impl TrialFigures {
+    /// The number of operations that ended in errors, and of all; none of a trial in which nothing ended.
+    pub(super) fn counts_of_errors(&self) -> Option<(f64, f64)> {
+        let (share, all) = self.errors?;
+        Some((share * all as f64, all as f64))
+    }
+
     /// A figure of all operations together, of one of them, or of a span, which has times only.
     pub(super) fn get(&self, operation: Option<&str>, figure: Figure) -> Option<f64> {
         match operation {
@@ -151,7 +159,7 @@ impl TrialFigures {
                 Figure::Throughput => Some(self.throughput),
                 Figure::ClientCpu => self.client,
                 Figure::ServerCpu => self.server,
-                Figure::Errors => self.errors,
+                Figure::Errors => self.errors.map(|(share, _)| share),
                 _ => figure.of_times(self.times.as_ref()?),
             },
             Some(name) => match self.operations.iter().find(|operation| operation.name == name) {
@@ -165,10 +173,10 @@ impl TrialFigures {
 
 /// The figures of a cell's trials that were not cut short.
 pub(super) fn trials(cell: &CellResult) -> Result<Vec<TrialFigures>, UnreadableHistogram> {
-    cell.whole_trials().map(of_trial).collect()
+    cell.whole_trials().map(|trial| of_trial(cell, trial)).collect()
 }
 
-fn of_trial(trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
+fn of_trial(cell: &CellResult, trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
     let acknowledged = trial.throughput * trial.seconds;
     let each = |seconds: f64| (acknowledged > 0.0).then(|| seconds * 1e9 / acknowledged);
     Ok(TrialFigures {
@@ -176,8 +184,8 @@ fn of_trial(trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
         throughput: trial.throughput,
         times: LatencyFigures::merged(trial.counted_operations().filter_map(OperationFigures::ok))?,
         client: each(trial.resources.client.cpu_seconds),
-        server: trial.resources.server.as_ref().and_then(|server| each(server.cpu_seconds)),
-        errors: trial.errors(),
+        server: server_cpu(cell, &trial.resources).and_then(each),
+        errors: trial.errors_of_all(),
         operations: trial.operations.clone(),
         spans: trial.spans.clone(),
     })

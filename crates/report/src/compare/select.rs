@@ -1,10 +1,14 @@
 //! Pairs the cells of two results that are to be compared.
 
-use std::{collections::BTreeSet, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
 
 use super::Side;
 use crate::{
-    CellResult, RunResult,
+    CellResult, NamedResult, RunResult,
     dimensions::{ADDRESS, Names, STORE, varying},
 };
 
@@ -32,6 +36,12 @@ impl FromStr for Choice {
     }
 }
 
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.value)
+    }
+}
+
 impl FromIterator<Choice> for Selector {
     fn from_iter<I: IntoIterator<Item = Choice>>(choices: I) -> Self {
         Self(choices.into_iter().collect())
@@ -40,7 +50,7 @@ impl FromIterator<Choice> for Selector {
 
 impl Selector {
     pub(super) fn words(&self) -> Vec<String> {
-        self.0.iter().map(|choice| format!("{}={}", choice.name, choice.value)).collect()
+        self.0.iter().map(Choice::to_string).collect()
     }
 
     fn fits(&self, cell: &CellResult) -> bool {
@@ -76,6 +86,12 @@ pub fn selectors(result: &RunResult) -> Vec<(String, String)> {
 #[error("{0}")]
 pub struct SelectionError(String);
 
+impl SelectionError {
+    pub(super) fn of(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
 /// The pairs of cells that were found, and the cells that have no partner.
 pub(super) struct CellPairs<'a> {
     pub(super) pairs: Vec<(&'a CellResult, &'a CellResult)>,
@@ -86,15 +102,24 @@ pub(super) struct CellPairs<'a> {
 /// Finds for every cell of B the one of A that is equal in everything that no selector names, or, where several are,
 /// in everything that not both selectors name.
 pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, SelectionError> {
-    if a.result.plan.workload != b.result.plan.workload {
-        return Err(SelectionError(format!(
-            "{} is of {} and {} of {}: different workloads cannot be compared",
-            a.name, a.result.plan.workload, b.name, b.result.plan.workload
-        )));
+    let first_a = first(a)?;
+    for other in a.runs.iter().chain(b.runs) {
+        let (one, other_one) = (&first_a.result.plan.workload, &other.result.plan.workload);
+        if one != other_one {
+            return Err(SelectionError(format!(
+                "{} is of {one} and {} of {other_one}: different workloads cannot be compared",
+                first_a.name, other.name
+            )));
+        }
     }
-    let one_result = std::ptr::eq(a.result, b.result) || a.result == b.result;
+    let ids = |side: Side<'a>| side.runs.iter().map(|each| each.result.run.as_str()).collect::<Vec<_>>();
+    let one_result = ids(a) == ids(b);
+    once(a.runs.iter())?;
+    if !one_result {
+        once(a.runs.iter().chain(b.runs))?;
+    }
     if one_result && a.selector == b.selector {
-        let varying = varying(&a.result.cells);
+        let varying = varying(&first_a.result.cells);
         let example = varying.first().map_or("lock", String::as_str);
         return Err(SelectionError(format!(
             "A and B are the same cells: say which are which, such as {}{example}=… {}{example}=…{}",
@@ -179,12 +204,53 @@ impl Side<'_> {
     }
 }
 
-/// The cells that a side's selector fits.
+/// The first of a side's runs, by which its cells are chosen.
+pub(super) fn first(side: Side<'_>) -> Result<NamedResult<'_>, SelectionError> {
+    side.runs.first().copied().ok_or_else(|| SelectionError(format!("there is no result in {}", side.name)))
+}
+
+/// Checks that no run is given twice: a copy is no other run.
+fn once<'a>(runs: impl Iterator<Item = &'a NamedResult<'a>>) -> Result<(), SelectionError> {
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for NamedResult { name, result } in runs {
+        if let Some(before) = seen.insert(&result.run, name) {
+            return Err(SelectionError(format!(
+                "{before} and {name} are the same run, {}: give each run once, or one result alone with --a and --b",
+                result.run
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The cell as it is in each run of its side.
+pub(super) fn in_each_run<'a>(
+    side: Side<'a>,
+    cell: &CellResult,
+) -> Result<Vec<&'a CellResult>, SelectionError> {
+    let dimensions = cell.dimensions();
+    let of_run = |run: &NamedResult<'a>| -> Result<&'a CellResult, SelectionError> {
+        let cells = &run.result.cells;
+        let is_of_grid = side.runs.first().is_some_and(|first| first.result.cells.len() == cells.len());
+        let twin = cells.iter().find(|other| other.dimensions() == dimensions);
+        twin.filter(|_| is_of_grid).ok_or_else(|| {
+            SelectionError(format!(
+                "{} has other cells than {}: several results of a side must be runs of one plan",
+                run.name,
+                side.runs.first().map_or("", |first| first.name)
+            ))
+        })
+    };
+    side.runs.iter().map(of_run).collect()
+}
+
+/// The cells that a side's selector fits, in the first of its runs.
 fn selected(side: Side<'_>) -> Result<Vec<&CellResult>, SelectionError> {
     for choice in &side.selector.0 {
         known(choice, side)?;
     }
-    let cells: Vec<&CellResult> = side.result.cells.iter().filter(|cell| side.selector.fits(cell)).collect();
+    let cells: Vec<&CellResult> =
+        first(side)?.result.cells.iter().filter(|cell| side.selector.fits(cell)).collect();
     if cells.is_empty() {
         let asked = side.selector.words().join(" and ");
         return Err(SelectionError(format!("{}: no cell of {} has {asked}", side.option(), side.name)));
@@ -194,7 +260,7 @@ fn selected(side: Side<'_>) -> Result<Vec<&CellResult>, SelectionError> {
 
 /// Checks that some cell has the dimension, and that some cell has this value of it.
 fn known(choice: &Choice, side: Side<'_>) -> Result<(), SelectionError> {
-    let (result, option) = (side.result, side.option());
+    let (result, option) = (first(side)?.result, side.option());
     let names: BTreeSet<String> =
         result.cells.iter().flat_map(CellResult::dimensions).map(|(name, _)| name).collect();
     if !names.contains(&choice.name) {

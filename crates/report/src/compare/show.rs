@@ -3,11 +3,11 @@
 use acidtest_workloads::Verdict;
 use maud::{Markup, html};
 
-use super::{Assessment, Comparison, Figure, FigureComparison, Pair, Ruling};
+use super::{Assessment, Comparison, Design, Figure, FigureComparison, Judgement, Outcome, Pair, Ruling};
 use crate::{
     Style, distinct, page,
     table::{Entry, Table, Tone, Worth, numbered, wrapped},
-    tables::ratio,
+    tables::{bound, percent, ratio},
 };
 
 /// Up to this many pairs every figure is shown; above it, one row a pair.
@@ -71,18 +71,28 @@ impl Comparison {
         let side = |name: &str, source: &super::Source| {
             let selected =
                 if source.selected.is_empty() { "all cells".to_owned() } else { source.selected.join(", ") };
-            format!("{name}: {} · {selected} · run {}", source.file, source.run)
+            let runs = match &source.runs[..] {
+                [run] => format!("run {run}"),
+                several => format!("{} runs", several.len()),
+            };
+            format!("{name}: {} · {selected} · {runs}", source.file)
         };
         format!("{}\n{}", side("A", &self.a), side("B", &self.b))
     }
 
     fn conditions(&self, cells: &[String], by: By) -> Table {
-        let mut table = Table::of(&["fails if", "cell of B", "B / A", "turned out"]);
+        let mut table = Table::new([
+            ("fails if", Worth::Needed),
+            ("cell of B", Worth::Needed),
+            ("B / A", Worth::Needed),
+            ("ruling", Worth::Needed),
+            ("could show", Worth::High),
+        ]);
         for judged in &self.judged {
             let (word, tone) = match &judged.ruling {
-                Ruling::Passed => ("passed".to_owned(), Tone::Good),
-                Ruling::Failed => ("failed".to_owned(), Tone::Bad),
-                Ruling::NotJudged(_) => ("failed: not judged".to_owned(), Tone::Bad),
+                Ruling::Excluded => ("excluded", Tone::Good),
+                Ruling::Shown => ("shown", Tone::Bad),
+                Ruling::Inconclusive(_) => ("inconclusive", Tone::Doubtful),
             };
             table.push([
                 Entry::left(&judged.condition),
@@ -92,6 +102,9 @@ impl Comparison {
                 },
                 Entry::right(judged.ratio.as_ref().map_or_else(|| "–".to_owned(), ratio)),
                 Entry::toned(word, tone),
+                Entry::right(
+                    judged.could_show.map_or_else(|| "–".to_owned(), |from| could_show(judged, from)),
+                ),
             ]);
         }
         table
@@ -99,22 +112,31 @@ impl Comparison {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let unjudged = self.judged.iter().filter_map(|judged| match &judged.ruling {
-            Ruling::NotJudged(why) => Some(why.clone()),
-            Ruling::Passed | Ruling::Failed => None,
+        let reasons = self.judged.iter().filter_map(|judged| match &judged.ruling {
+            Ruling::Inconclusive(why) => Some(why.clone()),
+            Ruling::Shown | Ruling::Excluded => None,
         });
-        notes
-            .extend(distinct(unjudged).into_iter().map(|why| format!("what cannot be judged fails: {why}.")));
-        let known = || self.pairs.iter().flat_map(|pair| &pair.figures).filter_map(|figure| figure.ratio);
-        notes.push(if self.paired {
-            "one run: ratios are taken round by round, within one session of the run; figures are geometric means over \
-             the trials."
-                .to_owned()
-        } else {
-            "two runs: whatever changed between them, other load on the machine included, is in the ratios; figures \
-             are geometric means over the trials."
-                .to_owned()
-        });
+        notes.extend(distinct(reasons).into_iter().map(|why| format!("inconclusive: {why}.")));
+        if self.judged.iter().any(|judged| judged.could_show.is_some()) {
+            notes.push(
+                "could show: the smallest change beyond the bound that these data would have shown."
+                    .to_owned(),
+            );
+        }
+        let tested = self.judged.iter().filter(|judged| judged.could_show.is_some()).count();
+        if tested > 1 {
+            notes.push(format!(
+                "{tested} conditions and cells are ruled on together (Holm): in all, noise alone shows one in at most 2.5 % of \
+                 comparisons."
+            ));
+        }
+        let known = || {
+            let figures = self.pairs.iter().flat_map(|pair| &pair.figures);
+            figures
+                .filter(|figure| figure.assessment != Assessment::OneRunASide)
+                .filter_map(|figure| figure.ratio)
+        };
+        notes.push(format!("{}; figures are geometric means over the trials.", self.units()));
         if let Some(method) = known().find_map(|ratio| ratio.method) {
             notes.push(format!("intervals: 95 %, {}; ≈ marks one inside the noise.", method.name()));
         }
@@ -135,12 +157,55 @@ impl Comparison {
             notes.push(format!("A and B differ otherwise (A / B): {}", self.differences.join("; ")));
         }
         for pair in self.pairs.iter().filter(|pair| pair.void.is_some()) {
-            notes.push(format!("{}: void, {}", pair.b, pair.void.as_deref().unwrap_or_default()));
+            notes.push(format!("{}: void, {}", pair.b, pair.void.as_ref().map_or("", |void| &void.why)));
         }
-        if self.failed {
-            notes.push("the comparison failed.".to_owned());
+        for (what, pair) in self.pairs.iter().filter_map(|pair| Some((pair.disturbed.as_ref()?, pair))) {
+            notes.push(format!("{}: disturbed, {what}: nothing is shown by it.", pair.b));
+        }
+        match self.outcome {
+            Outcome::Failed => notes.push("the comparison failed.".to_owned()),
+            Outcome::Inconclusive => notes.push("the comparison is inconclusive.".to_owned()),
+            Outcome::Passed => {}
         }
         notes
+    }
+
+    /// What was compared with what.
+    fn units(&self) -> String {
+        match (self.design, self.between_runs) {
+            (Design::Rounds, _) => {
+                "one run: ratios are taken round by round, within one session of the run".to_owned()
+            }
+            (Design::Pairs, _) if self.a.runs == self.b.runs => {
+                format!("{} runs: each is one pair", self.a.runs.len())
+            }
+            (Design::Pairs, _) => {
+                format!("{} pairs of runs that took turns: each is one pair", self.a.runs.len())
+            }
+            (Design::Groups, _) => format!(
+                "{} and {} runs: each is one measurement, and whatever changed between A and B, other load on the machine included, is \
+                 in the ratios",
+                self.a.runs.len(),
+                self.b.runs.len()
+            ),
+            (Design::Single, None) => {
+                "one run a side: the intervals are of the trials within each; two runs of the same differ by more, and nothing here \
+                 says by how much"
+                    .to_owned()
+            }
+            (Design::Single, Some(between)) => format!(
+                "one run a side: two runs of the same were said to differ by {}, which is in the intervals",
+                percent(between)
+            ),
+        }
+    }
+}
+
+/// The smallest change that would have been shown: `≤ ×0.81`.
+fn could_show(judged: &Judgement, from: f64) -> String {
+    match bound(from) {
+        beyond if beyond.starts_with(['<', '>']) => "nothing".to_owned(),
+        from => format!("{} ×{from}", if judged.condition.above { "≥" } else { "≤" }),
     }
 }
 
@@ -191,8 +256,8 @@ fn assessment(assessment: Assessment) -> Entry {
     let tone = match assessment {
         Assessment::Better => Tone::Good,
         Assessment::Worse => Tone::Bad,
-        Assessment::Void => Tone::Doubtful,
-        Assessment::NoDifferenceShown | Assessment::TooFewTrials => Tone::Plain,
+        Assessment::Void | Assessment::Disturbed => Tone::Doubtful,
+        Assessment::NoDifferenceShown | Assessment::TooFewTrials | Assessment::OneRunASide => Tone::Plain,
     };
     Entry::toned(assessment.name(), tone)
 }

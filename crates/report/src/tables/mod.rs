@@ -119,7 +119,7 @@ pub(crate) fn ratio(ratio: &Ratio) -> String {
 }
 
 /// A bound of an interval. Few trials make some so wide that their digits say nothing.
-fn bound(value: f64) -> String {
+pub(crate) fn bound(value: f64) -> String {
     match value {
         value if value < 0.001 => "<0.001".to_owned(),
         value if value > 1000.0 => ">1,000".to_owned(),
