@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Selftest(Selftest),
     /// Print the table of a result file again
     Show(Show),
-    /// Compare cells of one result or of several a side, figure by figure; gate a change on it
+    /// Compare cells of results, or two plans run in turn, figure by figure; gate a change on it
     Compare(Box<Compare>),
     /// Turn results into an HTML page, Markdown or CSV
     Report(Report),

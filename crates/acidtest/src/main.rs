@@ -72,7 +72,7 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
         Command::Lab(lab) => commands::lab::lab(lab).await,
         Command::Selftest(selftest) => commands::selftest::selftest(&selftest),
         Command::Show(show) => commands::show::show(&show),
-        Command::Compare(compare) => commands::compare::compare(&compare),
+        Command::Compare(compare) => Box::pin(commands::compare::compare(*compare)).await,
         Command::Report(report) => commands::report::report(&report),
         Command::Schema => commands::show::schema(),
         Command::Completions(completions) => commands::manual::completions(completions.shell),

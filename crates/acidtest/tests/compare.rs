@@ -91,7 +91,7 @@ fn one_run_a_side_is_inconclusive_and_several_rule() {
     }
     let gate = ["--fail-if", "throughput<0.99"];
     let single = bench.run(&[&["compare", "a/1.json", "b/1.json"][..], &gate].concat()).expect(7);
-    for part in ["two runs of the same differ by more", "×1.00", "one run a side", "--between-runs"] {
+    for part in ["two runs of the same differ by more", "×1.00", "one run a side", "--run"] {
         assert!(single.stdout.contains(part), "{part}:\n{}", single.stdout);
     }
     let several = bench.run(&[&["compare", "a", "b"][..], &gate].concat()).expect(0);
@@ -107,6 +107,65 @@ fn one_run_a_side_is_inconclusive_and_several_rule() {
     fs::create_dir(bench.path("empty")).unwrap();
     let empty = bench.run(&["compare", "empty", "b"]).expect(2);
     assert!(empty.stderr.contains("there is no result in empty"), "{}", empty.stderr);
+}
+
+/// Plans of the same cells but for the lock mode.
+fn plans(bench: &Bench) {
+    for (name, lock) in [("A.toml", "soft"), ("B.toml", "native")] {
+        let words = ["run", "inventory", "--lock", lock, "--ops", "200", "--warmup", "0s", "--clients", "2"];
+        bench.run(&[&words[..], &["--save-plan", name]].concat()).expect(0);
+    }
+}
+
+const TURNS: [&str; 9] =
+    ["compare", "--run", "A.toml", "B.toml", "--out", "turns", "--a", "lock=soft", "--b=lock=native"];
+
+#[test]
+fn two_plans_are_run_in_turn_and_gone_on_with() {
+    let bench = Bench::new();
+    plans(&bench);
+    let rounds = |count: &str| bench.run(&[&TURNS[..], &["--rounds", count]].concat());
+    // other programs may disturb them, and they may differ: they are not judged here
+    let made = rounds("2").expect(0);
+    assert!(made.stderr.contains("4 runs") && made.stderr.contains("round 2 of 2, B"), "{}", made.stderr);
+    assert!(made.stdout.contains("2 pairs of runs that took turns"), "{}", made.stdout);
+    let run = |file: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(bench.path(file)).unwrap()).unwrap()
+    };
+    let started = |file: &str| run(file)["started"].as_str().unwrap().to_owned();
+    let order =
+        ["turns/a/round-1.json", "turns/b/round-1.json", "turns/b/round-2.json", "turns/a/round-2.json"];
+    assert!(order.map(started).is_sorted(), "{:?}", order.map(started));
+    let kept = order.map(run);
+    // as if it had been interrupted in the second round
+    fs::remove_file(bench.path("turns/a/round-2.json")).unwrap();
+    let rest = rounds("2").expect(0);
+    assert!(rest.stderr.starts_with("1 run\n") && !rest.stderr.contains("round 1"), "{}", rest.stderr);
+    assert_eq!(order[..3].iter().map(|file| run(file)).collect::<Vec<_>>(), kept[..3]);
+    // the same results again, and a gate on them
+    for file in order {
+        quieten(&bench.path(file));
+    }
+    let again = ["compare", "turns/a", "turns/b", "--a", "lock=soft", "--b", "lock=native"];
+    bench.run(&[&again[..], &["--fail-if", "throughput<0.000000001"]].concat()).expect(0);
+    bench.run(&[&again[..], &["--fail-if", "throughput>0.000000001"]].concat()).expect(6);
+    assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+}
+
+#[test]
+fn what_cannot_be_run_in_turn_is_refused_before_it_is_run() {
+    let bench = Bench::new();
+    plans(&bench);
+    fs::create_dir_all(bench.path("turns/b")).unwrap();
+    let file = measured(&bench);
+    fs::copy(bench.path(&file), bench.path("turns/b/round-2.json")).unwrap();
+    let other = bench.run(&TURNS).expect(2);
+    assert!(other.stderr.contains("another plan than B.toml"), "{}", other.stderr);
+    let results = bench.run(&["compare", "--run", &file, "B.toml"]).expect(2);
+    assert!(results.stderr.contains("takes two plan files"), "{}", results.stderr);
+    bench.run(&["compare", "--run", "A.toml"]).expect(2);
+    bench.run(&["compare", "--rounds", "3", &file]).expect(2);
+    assert!(!bench.path("turns/a").exists());
 }
 
 #[test]

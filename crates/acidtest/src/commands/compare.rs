@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use acidtest_model::Share;
@@ -10,18 +11,32 @@ use acidtest_report::{
     NamedResult, Plan, RunResult,
     compare::{Choice, Comparison, Condition, Outcome, Selector, Side, compare as compared},
 };
-use acidtest_runner::Failure;
-use clap::Args;
+use acidtest_runner::{Failure, Finished, Interrupt, Order};
+use clap::{Args, Parser};
+use tokio::task::LocalSet;
 
-use crate::{args::Format, exit::Status, output};
+use crate::{
+    args::{Arguments, Command, Format},
+    carry_out::carry_out,
+    commands::run::{gateway_token, minutes},
+    exit::{self, Status},
+    interrupt,
+    order::{self, driven_seconds, is_complete},
+    output,
+    output::{ResultFile, quoted},
+    progress::Progress,
+    target,
+};
 
 const EXAMPLES: &str = "\
 Examples:
   acidtest compare result.json --a lock=none --b lock=native
       cells of one run, whose trials were interleaved: ratios round by round
+  acidtest compare --run before.toml after.toml --rounds 10 --fail-if 'throughput<0.95'
+      a gate, on two plans that are run in turn, A B, B A, and so on: exit status 6 if B / A is shown
+      to lie beyond the bound, 0 if that is excluded, and 7 if the runs tell neither
   acidtest compare before/ after/ --fail-if 'throughput<0.95' --fail-if 'capture:p99>1.2'
-      a gate, on folders of several runs of one plan each: exit status 6 if B / A is shown to lie beyond
-      a bound, 0 if all that is excluded, and 7 if the runs tell neither
+      the same of results that there are: each folder has several runs of one plan
   acidtest compare before.json after.json
       one run a side shows nothing, because two runs of the same differ, too
   acidtest compare before.json after.json --between-runs 3% --fail-if 'throughput<0.8'
@@ -32,6 +47,9 @@ Examples:
 NAME is store, address, lock, durability, tls, clients, rate (a number, or closed) or a parameter of the workload.
 FIGURE is throughput, p50, p95, p99, p99.9, max, client_cpu, server_cpu or errors, over all operations together, or of
 one: OPERATION:FIGURE. So are the times of a queue's delivery: delivery:p99.";
+
+/// Rounds of `--run` if nothing else is asked for.
+const ROUNDS: u32 = 5;
 
 /// Holds cells of one result, or of several a side, against each other.
 #[derive(Debug, Args)]
@@ -52,15 +70,27 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "FIGURE<BOUND")]
     pub(crate) fail_if: Vec<Condition>,
     /// How much two runs of the same are known to differ (standard deviation), where there is one run a side
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", conflicts_with = "run")]
     pub(crate) between_runs: Option<Share>,
+    /// Run two plans (A and B are plan files, *.toml) in turn, and compare them
+    #[arg(long, requires = "b_file")]
+    pub(crate) run: bool,
+    /// How often --run runs each plan [default: 5]
+    #[arg(long, value_name = "N", requires = "run", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) rounds: Option<u32>,
+    /// Folder for the results of --run; what it has of them already is gone on with [default: a new one in results]
+    #[arg(long, value_name = "FOLDER", requires = "run")]
+    pub(crate) out: Option<PathBuf>,
     /// What is printed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Format,
 }
 
-pub(crate) fn compare(compare: &Compare) -> Result<Status, Failure> {
-    compare_results(compare, &compare.a_file, compare.b_file.as_deref())
+pub(crate) async fn compare(compare: Compare) -> Result<Status, Failure> {
+    match &compare.b_file {
+        Some(b) if compare.run => Box::pin(run_and_compare(&compare, b)).await,
+        b => compare_results(&compare, &compare.a_file, b.as_deref()),
+    }
 }
 
 /// A result with the name of its file.
@@ -132,4 +162,205 @@ fn no_search(plan: &Plan, what: &str) -> Result<(), Failure> {
         "{what} is a search for a capacity: its trials have different rates, and no figure over all of them\n  remedy: search \
          both in one run (several --store, --lock, --durability), which prices them, or read both with acidtest show"
     )))
+}
+
+/// One of the runs that `--run` makes.
+struct Turn<'a> {
+    /// `a` or `b`.
+    side: &'static str,
+    round: u32,
+    plan: &'a Path,
+    file: PathBuf,
+}
+
+/// The turns of so many rounds: A B, B A, A B, …, so that what drifts is as much in A as in B.
+fn turns<'a>(a: &'a Path, b: &'a Path, rounds: u32, folder: &Path) -> Vec<Turn<'a>> {
+    let of_round = |round: u32| {
+        let mut sides = [("a", a), ("b", b)];
+        if round.is_multiple_of(2) {
+            sides.reverse();
+        }
+        sides.map(|(side, plan)| Turn {
+            side,
+            round,
+            plan,
+            file: folder.join(side).join(format!("round-{round}.json")),
+        })
+    };
+    (1..=rounds).flat_map(of_round).collect()
+}
+
+/// Runs both plans in turn, each run into a file of its own, and compares them.
+async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure> {
+    let a = &compare.a_file;
+    let rounds = compare.rounds.unwrap_or(ROUNDS);
+    let folder = match &compare.out {
+        Some(folder) => folder.clone(),
+        None => Path::new(output::RESULTS).join(format!("compare-{}", order::id())),
+    };
+    let turns = turns(a, b, rounds, &folder);
+    // both plans, and what there is of them, are checked before either is run
+    for turn in &turns {
+        to_run(turn)?;
+    }
+    output::say(&expected(&turns)?);
+    let (of_a, of_b) = (folder.join("a"), folder.join("b"));
+    let done = LocalSet::new()
+        .run_until(Box::pin(async {
+            let interrupt = interrupt::listen()?;
+            for turn in &turns {
+                let status = Box::pin(run_turn(turn, rounds, &interrupt)).await?;
+                if status != Status::Held {
+                    return Ok(status);
+                }
+                let both = [&of_a, &of_b].map(|side| side.join("round-1.json"));
+                if turn.round == 1 && both.iter().all(|file| file.is_file()) {
+                    // cells that do not fit together are told after the first round, and not after the last
+                    let [a, b] = &both;
+                    of_sides(compare, (a, &results(a)?), (b, &results(b)?))?;
+                }
+            }
+            Ok::<Status, Failure>(Status::Held)
+        }))
+        .await;
+    match done {
+        Ok(Status::Held) => {
+            output::say(&format!("results: {} and {}", of_a.display(), of_b.display()));
+            compare_results(compare, &of_a, Some(&of_b))
+        }
+        Err(Failure::Usage(why)) => Err(Failure::Usage(format!(
+            "{why}\n  what was run is kept: go on with it by --out {}",
+            folder.display()
+        ))),
+        ended => {
+            output::say(&format!("go on with: {}", going_on(compare, b, &folder)));
+            ended
+        }
+    }
+}
+
+/// The order of a turn; none where its run is complete. The plan of what it goes on with must be the one that was asked for.
+fn to_run(turn: &Turn<'_>) -> Result<Option<Order>, Failure> {
+    if turn.plan.extension().is_none_or(|extension| extension != "toml") {
+        return Err(Failure::Usage(format!(
+            "--run takes two plan files (*.toml), and {} is none\n  remedy: write one with acidtest run ... --save-plan FILE",
+            turn.plan.display()
+        )));
+    }
+    let words = ["acidtest".as_ref(), "run".as_ref(), "--".as_ref(), turn.plan.as_os_str()];
+    let arguments = Arguments::try_parse_from(words).map_err(|error| Failure::Usage(error.to_string()))?;
+    let Command::Run(run) = arguments.command else {
+        return Err(Failure::Other("a plan is run by another command".to_owned()));
+    };
+    let mut order = order::order(&run)?;
+    no_search(&order.plan, &turn.plan.display().to_string())?;
+    order::settle(&mut order);
+    if !turn.file.exists() {
+        return Ok(Some(order));
+    }
+    let begun = output::load_begun(&turn.file)?;
+    if begun.plan != order.plan {
+        return Err(Failure::Usage(format!(
+            "cannot go on with {}: it is the result of another plan than {}\n  remedy: another folder for --out",
+            turn.file.display(),
+            turn.plan.display()
+        )));
+    }
+    if is_complete(&begun) {
+        return Ok(None);
+    }
+    order::going_on(begun, order.targets, &turn.file, &target::parse).map(Some)
+}
+
+/// Makes the run of a turn, or the rest of it; the status is that of what ends the whole, or *held*.
+async fn run_turn(turn: &Turn<'_>, rounds: u32, interrupt: &Interrupt) -> Result<Status, Failure> {
+    let Some(mut order) = to_run(turn)? else { return Ok(Status::Held) };
+    output::say(&format!(
+        "round {} of {rounds}, {}: {}",
+        turn.round,
+        turn.side.to_uppercase(),
+        turn.plan.display()
+    ));
+    if order.begun.is_none() {
+        // an id is of a second, and a run may have taken less
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        order.id = order::id();
+    }
+    if interrupt.is_set() {
+        return Ok(Status::Interrupted);
+    }
+    let token = gateway_token(&order)?;
+    let file = ResultFile::prepare(turn.file.clone())?;
+    let Finished { result, failure } =
+        carry_out(order, &mut Progress::new(false), interrupt, token, &file).await?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    match exit::status(&result) {
+        ended @ (Status::Interrupted | Status::Unreached | Status::Failed) => {
+            for error in result.cells.iter().filter_map(|cell| cell.error.as_ref()) {
+                output::say(&format!("error: {error}"));
+            }
+            Ok(ended)
+        }
+        _ if result.interrupted => Ok(Status::Interrupted),
+        // what broke, or could not be told, is for the comparison to say
+        _ => Ok(Status::Held),
+    }
+}
+
+/// How long all turns will take, where their plans say it.
+fn expected(turns: &[Turn<'_>]) -> Result<String, Failure> {
+    let mut seconds = Some(0.0);
+    let mut left = 0;
+    for turn in turns {
+        let Some(order) = to_run(turn)? else { continue };
+        left += 1;
+        let took = driven_seconds(&order.plan, &order.grid).map(|(_, most)| most);
+        seconds = seconds.zip(took).map(|(all, took)| all + took);
+    }
+    let took = seconds.map(|seconds| {
+        format!(": {} of trials, and besides the loading of data and the audits", minutes(seconds))
+    });
+    let runs = if left == 1 { "1 run".to_owned() } else { format!("{left} runs") };
+    Ok(format!("{runs}{}", took.unwrap_or_default()))
+}
+
+/// The command that goes on with what is in the folder.
+fn going_on(compare: &Compare, b: &Path, folder: &Path) -> String {
+    let mut words = vec!["acidtest compare --run".to_owned()];
+    words.extend([&compare.a_file, b, folder].map(|path| quoted(&path.display().to_string())));
+    words.insert(3, format!("--rounds {} --out", compare.rounds.unwrap_or(ROUNDS)));
+    for (option, choices) in [("--a", &compare.a), ("--b", &compare.b)] {
+        words.extend(choices.iter().map(|choice| format!("{option} {}", quoted(&choice.to_string()))));
+    }
+    words.extend(compare.fail_if.iter().map(|each| format!("--fail-if {}", quoted(&each.to_string()))));
+    if let Format::Json = compare.output {
+        words.push("--output json".to_owned());
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_take_turns_and_neither_is_always_the_first() {
+        let made = turns(Path::new("one.toml"), Path::new("two.toml"), 3, Path::new("out"));
+        let order: Vec<(u32, &str)> = made.iter().map(|turn| (turn.round, turn.side)).collect();
+        assert_eq!(order, [(1, "a"), (1, "b"), (2, "b"), (2, "a"), (3, "a"), (3, "b")]);
+        assert_eq!(made[3].file, Path::new("out/a/round-2.json"));
+        assert_eq!((made[2].plan, made[3].plan), (Path::new("two.toml"), Path::new("one.toml")));
+    }
+
+    #[test]
+    fn what_goes_on_is_typed_as_it_was() {
+        let line = "acidtest compare --run A.toml B.toml --rounds 4 --out here --a lock=none --b lock=soft --fail-if 'throughput<0.95' --output json";
+        let words = line.replace('\'', "");
+        let Command::Compare(compare) = Arguments::try_parse_from(words.split(' ')).unwrap().command else {
+            panic!("it is a comparison")
+        };
+        assert_eq!(going_on(&compare, Path::new("B.toml"), Path::new("here")), line);
+    }
 }

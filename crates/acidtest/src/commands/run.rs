@@ -101,8 +101,8 @@ fn expected(search: &CapacityPlan, order: &Order) -> String {
     let searches = if cells == 1 { "1 search".to_owned() } else { format!("{cells} searches") };
     let of = if least == most { most.to_string() } else { format!("{least} to {most}") };
     let took = match driven_seconds(&order.plan, &order.grid) {
-        Some((from, to)) if from < to => format!("{} to {}", time(from), time(to)),
-        took => time(took.map_or(0.0, |(_, to)| to)),
+        Some((from, to)) if from < to => format!("{} to {}", minutes(from), minutes(to)),
+        took => minutes(took.map_or(0.0, |(_, to)| to)),
     };
     format!(
         "{searches} of {of} probes of {} after {} warm-up: {took}, and besides for each probe the loading of its data and its audit",
@@ -110,8 +110,20 @@ fn expected(search: &CapacityPlan, order: &Order) -> String {
     )
 }
 
+/// So many seconds, for people who plan their day.
+pub(crate) fn minutes(seconds: f64) -> String {
+    let minutes = seconds / 60.0;
+    if minutes < 1.0 {
+        format!("{seconds:.0} s")
+    } else if minutes < 100.0 {
+        format!("{minutes:.0} min")
+    } else {
+        format!("{:.1} h", minutes / 60.0)
+    }
+}
+
 /// The token of the clients of a gateway that runs already, where the plan names one.
-fn gateway_token(order: &Order) -> Result<Option<Secret>, Failure> {
+pub(crate) fn gateway_token(order: &Order) -> Result<Option<Secret>, Failure> {
     if !order.grid.workloads.iter().any(|workload| workload.others_table().is_some()) {
         return Ok(None);
     }

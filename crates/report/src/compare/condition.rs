@@ -195,8 +195,8 @@ fn open(figure: &super::FigureComparison, design: Design) -> Question {
     match figure.difference {
         Some(difference) if difference.has_error() => Question::Open(difference),
         None if design == Design::Single => Question::Settled(Ruling::Inconclusive(
-            "one run a side does not say how much two runs of the same differ: compare several runs a side, or say how much \
-             (--between-runs)"
+            "one run a side does not say how much two runs of the same differ: compare several runs a side, have them run in turn \
+             (compare --run), or say how much (--between-runs)"
                 .to_owned(),
         )),
         _ => Question::Settled(Ruling::Inconclusive(format!("there is no interval: {}", design.remedy()))),

@@ -703,7 +703,8 @@ mod tests {
             |cell| cell.trials.iter_mut().for_each(|trial| trial.throughput *= 0.5),
             &["throughput<0.95", "throughput<0.2"],
         );
-        let unknown = |judged: &Judgement| matches!(&judged.ruling, Ruling::Inconclusive(why) if why.contains("--between-runs"));
+        let unknown =
+            |judged: &Judgement| matches!(&judged.ruling, Ruling::Inconclusive(why) if why.contains("--run"));
         assert!(halved.judged.iter().all(unknown), "{:?}", halved.judged);
         assert_eq!(halved.outcome, Outcome::Inconclusive);
     }
