@@ -178,35 +178,61 @@ fn leader(cells: &[&CellResult], those: &str, names: &Names) -> Option<String> {
     let open = cells.iter().any(|cell| cell.rate.is_some());
     let (able, behind): (Vec<&CellResult>, Vec<&CellResult>) =
         cells.iter().partition(|cell| !open || keeps_up(cell));
+    let of: Figure = if open { p99 } else { |trial| Some(trial.throughput) };
+    let (told, untold): (Vec<&CellResult>, Vec<&CellResult>) =
+        able.into_iter().partition(|cell| mean(cell, of).is_some());
     let mut ranked: Vec<(&CellResult, f64)> =
-        able.iter().filter_map(|cell| Some((*cell, mean(cell, open)?))).collect();
+        told.iter().filter_map(|cell| Some((*cell, mean(cell, of)?))).collect();
     ranked.sort_by(|one, other| if open { one.1.total_cmp(&other.1) } else { other.1.total_cmp(&one.1) });
-    let late = if behind.is_empty() {
-        String::new()
-    } else {
-        format!("; not all of the rate was done by {}", listed(&behind, names))
-    };
+    let mut late = String::new();
+    if !behind.is_empty() {
+        late += &format!("; not all of the rate was done by {}", listed(&behind, names));
+    }
+    if open && !untold.is_empty() {
+        late += &format!("; too few operations for a p99 were done by {}", listed(&untold, names));
+    }
     let Some(((best, value), others)) = ranked.split_first() else {
-        return open.then(|| format!("No cell that holds did all of its rate: {}", listed(&behind, names)));
+        let none = if untold.is_empty() {
+            "No cell that holds did all of its rate"
+        } else {
+            "No cell that holds did all of its rate with enough operations for a p99"
+        };
+        let all: Vec<&CellResult> = behind.into_iter().chain(untold).collect();
+        return open.then(|| format!("{none}: {}", listed(&all, names)));
     };
     let shown = if open { format!("p99 {}", nanoseconds(*value)) } else { format!("{} ok/s", rate(*value)) };
-    if others.is_empty() && behind.is_empty() {
+    if others.is_empty() && late.is_empty() {
         return Some(format!("{} holds: {shown}", names.cell(best)));
     }
-    let alike = |other: &&(&CellResult, f64)| {
-        let ratio = ratio(best, other.0, open);
-        // a ratio that differs to the other's advantage does not make the best one faster
-        !ratio.is_some_and(|ratio| ratio.differs() && (ratio.estimate < 1.0) == open)
+    // a ratio that differs to the other's advantage does not make the best one faster
+    let is_faster = |other: &CellResult, figure: Figure| {
+        ratio(best, other, figure).is_some_and(|ratio| ratio.differs() && (ratio.estimate < 1.0) == open)
     };
-    let alike: Vec<&CellResult> = others.iter().filter(alike).map(|(cell, _)| *cell).collect();
+    let (faster, alike): (Vec<&CellResult>, Vec<&CellResult>) =
+        others.iter().map(|(cell, _)| *cell).partition(|other| is_faster(other, of));
     let noise = match alike.len() {
         0 => String::new(),
         _ if best.whole_trials().count() < 2 => "; one trial cannot tell it from others".to_owned(),
         _ => format!("; within the noise of it: {}", listed(&alike, names)),
     };
+    // whoever refuses more acknowledges fewer, and need not be slower
+    let refused_more: Vec<&CellResult> = faster
+        .into_iter()
+        .filter(|other| !open && !is_faster(other, |trial| Some(trial.answered_per_second())))
+        .collect();
+    let refusals = match refused_more.len() {
+        0 => String::new(),
+        _ => format!(
+            "; as many or more were answered, with more refusals, by {}",
+            listed(&refused_more, names)
+        ),
+    };
     let which = if open { "Lowest p99" } else { "Fastest" };
-    Some(format!("{which} of those {those}: {}, {shown}{noise}{late}", names.cell(best)))
+    Some(format!("{which} of those {those}: {}, {shown}{noise}{refusals}{late}", names.cell(best)))
 }
+
+/// A figure of a trial.
+type Figure = fn(&TrialResult) -> Option<f64>;
 
 /// Share of the offered operations that a cell has to answer to keep up with its rate.
 const ALL_OF_IT: f64 = 0.95;
@@ -222,27 +248,24 @@ fn keeps_up(cell: &CellResult) -> bool {
     total(answers) as f64 >= ALL_OF_IT * offered as f64
 }
 
-/// A trial's figure that decides: its throughput, or in an open loop the 99th percentile, in nanoseconds, of the
-/// response time of the operations on the schedule.
-fn figure(trial: &TrialResult, open: bool) -> Option<f64> {
-    if !open {
-        return Some(trial.throughput);
-    }
+/// The 99th percentile, in nanoseconds, of the response time of a trial's operations on the schedule; none where they are too
+/// few for it.
+fn p99(trial: &TrialResult) -> Option<f64> {
     let responses = trial.operations.iter().filter_map(|operation| operation.response.get("ok"));
-    LatencyFigures::merged(responses).ok().flatten().map(|figures| figures.p99_ns as f64)
+    LatencyFigures::merged(responses).ok().flatten()?.p99().map(|p99| p99 as f64)
 }
 
 /// The mean of the figure over the whole trials; none where a trial has none, or none is whole.
-fn mean(cell: &CellResult, open: bool) -> Option<f64> {
-    let all: Vec<f64> = cell.whole_trials().map(|trial| figure(trial, open)).collect::<Option<_>>()?;
+fn mean(cell: &CellResult, figure: Figure) -> Option<f64> {
+    let all: Vec<f64> = cell.whole_trials().map(figure).collect::<Option<_>>()?;
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
 /// The best cell against another, over the trials of the same turns; none where it has no interval.
-fn ratio(best: &CellResult, other: &CellResult, open: bool) -> Option<Ratio> {
+fn ratio(best: &CellResult, other: &CellResult, figure: Figure) -> Option<Ratio> {
     let pair = |one: &TrialResult| {
         let other = other.whole_trials().find(|other| other.turn() == one.turn())?;
-        Some((figure(one, open)?, figure(other, open)?))
+        Some((figure(one)?, figure(other)?))
     };
     let pairs: Vec<(f64, f64)> = best.whole_trials().filter_map(pair).collect();
     Ratio::of_pairs(&pairs).filter(|ratio| ratio.interval.is_some())
@@ -403,6 +426,44 @@ mod tests {
         let text = said(&result);
         assert!(text.contains("Lowest p99 of those that hold: sqlite native, p99 "), "{text}");
         assert!(text.ends_with("; not all of the rate was done by sqlite soft."), "{text}");
+    }
+
+    /// Who refuses more acknowledges fewer: by its price it may be faster.
+    #[test]
+    fn a_cell_that_refused_more_is_not_called_slower() {
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+        assert!(said(&result).ends_with("Fastest of those that hold: sqlite native, 1,144 ok/s."));
+        for trial in &mut result.cells[0].trials {
+            let captures = &mut trial.operations[0];
+            let times = LatencyFigures { count: 1_000, ..captures.service["ok"].clone() };
+            captures.service.insert("refused".to_owned(), times);
+        }
+        let text = said(&result);
+        assert!(
+            text.ends_with("; as many or more were answered, with more refusals, by sqlite soft."),
+            "{text}"
+        );
+    }
+
+    /// The p99 of a few operations is their maximum.
+    #[test]
+    fn a_cell_with_few_operations_has_no_p99_to_be_ranked_by() {
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+        result.plan.rates = vec![5.0];
+        let mut histogram = acidtest_engine::Histogram::new(3).unwrap();
+        histogram.record_n(1_000_000, 40).unwrap();
+        for trial in result.cells.iter_mut().flat_map(|cell| {
+            cell.rate = Some(5.0);
+            &mut cell.trials
+        }) {
+            trial.arrived.offered = 80;
+            for operation in &mut trial.operations {
+                operation.response = [("ok".to_owned(), LatencyFigures::of(&histogram))].into();
+            }
+        }
+        let text = said(&result);
+        let none = "No cell that holds did all of its rate with enough operations for a p99: sqlite soft";
+        assert!(text.contains(none), "{text}");
     }
 
     #[test]

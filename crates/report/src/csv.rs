@@ -198,16 +198,16 @@ impl Figures {
         let mean = |figures: &LatencyFigures| Decimal(figures.mean_ns.round_ties_even());
         Self {
             service_mean_ns: service.map(mean),
-            service_p50_ns: service.map(|figures| figures.p50_ns),
-            service_p95_ns: service.map(|figures| figures.p95_ns),
-            service_p99_ns: service.map(|figures| figures.p99_ns),
-            service_p999_ns: service.map(|figures| figures.p999_ns),
+            service_p50_ns: service.and_then(LatencyFigures::p50),
+            service_p95_ns: service.and_then(LatencyFigures::p95),
+            service_p99_ns: service.and_then(LatencyFigures::p99),
+            service_p999_ns: service.and_then(LatencyFigures::p999),
             service_max_ns: service.map(|figures| figures.max_ns),
             response_mean_ns: response.map(mean),
-            response_p50_ns: response.map(|figures| figures.p50_ns),
-            response_p95_ns: response.map(|figures| figures.p95_ns),
-            response_p99_ns: response.map(|figures| figures.p99_ns),
-            response_p999_ns: response.map(|figures| figures.p999_ns),
+            response_p50_ns: response.and_then(LatencyFigures::p50),
+            response_p95_ns: response.and_then(LatencyFigures::p95),
+            response_p99_ns: response.and_then(LatencyFigures::p99),
+            response_p999_ns: response.and_then(LatencyFigures::p999),
             response_max_ns: response.map(|figures| figures.max_ns),
             ..self
         }

@@ -28,6 +28,18 @@ pub struct LatencyFigures {
     pub hdr_v2_base64: String,
 }
 
+/// Fewest times beyond a percentile with which it is shown: p50 of 20 times or more, p95 of 200, p99 of 1,000, p99.9 of 10,000.
+/// With fewer of them it is about the maximum, and another trial would show another one: beyond the true percentile there are
+/// 10 ± 3 times by chance.
+const BEYOND: f64 = 10.0;
+
+/// Whether so many times are enough to show a percentile of them.
+#[must_use]
+pub fn is_enough(times: u64, percent: f64) -> bool {
+    // a share such as 1 - 0.999 is not exact
+    times as f64 * (100.0 - percent) / 100.0 > BEYOND - 1e-6
+}
+
 /// A histogram in a result that cannot be decoded; the text says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a histogram in the result cannot be read: {0}")]
@@ -50,6 +62,30 @@ impl LatencyFigures {
             max_ns: histogram.max(),
             hdr_v2_base64: STANDARD.encode(encoded),
         }
+    }
+
+    /// The median in nanoseconds, as it is shown: `None` where there are too few times for it.
+    #[must_use]
+    pub fn p50(&self) -> Option<u64> {
+        is_enough(self.count, 50.0).then_some(self.p50_ns)
+    }
+
+    /// The same of the 95th percentile.
+    #[must_use]
+    pub fn p95(&self) -> Option<u64> {
+        is_enough(self.count, 95.0).then_some(self.p95_ns)
+    }
+
+    /// The same of the 99th percentile.
+    #[must_use]
+    pub fn p99(&self) -> Option<u64> {
+        is_enough(self.count, 99.0).then_some(self.p99_ns)
+    }
+
+    /// The same of the 99.9th percentile.
+    #[must_use]
+    pub fn p999(&self) -> Option<u64> {
+        is_enough(self.count, 99.9).then_some(self.p999_ns)
     }
 
     /// Decodes the whole distribution.
@@ -170,6 +206,19 @@ mod tests {
             let direct = of(&both);
             prop_assert_eq!((merged.count, merged.p50_ns, merged.p999_ns), (direct.count, direct.p50_ns, direct.p999_ns));
         }
+    }
+
+    #[test]
+    fn a_percentile_needs_ten_times_beyond_it() {
+        let shown = |count| {
+            let times = LatencyFigures { count, ..of(&[7]) };
+            [times.p50(), times.p95(), times.p99(), times.p999()].map(|shown| shown.is_some())
+        };
+        assert_eq!(shown(19), [false; 4]);
+        assert_eq!(shown(40), [true, false, false, false]);
+        assert_eq!([shown(199), shown(200)].map(|shown| shown[1]), [false, true]);
+        assert_eq!([shown(999), shown(1_000)].map(|shown| shown[2]), [false, true]);
+        assert_eq!([shown(9_999), shown(10_000)].map(|shown| shown[3]), [false, true]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Invariants: nothing here runs anything or knows a store. No throughput is shown without its
 //! verdict beside it, and no ratio without its interval or the word that it has none.
 
+mod answers;
 mod capacity;
 pub mod compare;
 mod conclusion;
@@ -43,7 +44,7 @@ pub use capacity::{
 };
 pub use csv::{CsvError, csv};
 pub use figure::{bytes, nanoseconds, rate};
-pub use latency::{LatencyFigures, UnreadableHistogram};
+pub use latency::{LatencyFigures, UnreadableHistogram, is_enough};
 pub use markdown::markdown;
 pub use page::{NamedResult, STYLE, findings, page};
 pub use plan::{ArrivalKind, CELLS, CapacityPlan, Plan, RefusedKind, TRIALS};

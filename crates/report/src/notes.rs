@@ -17,6 +17,7 @@ use crate::{
     dimensions::{LOCK, Names, TLS},
     distinct,
     figure::{nanoseconds, rate, total},
+    latency::is_enough,
     price::Priceable,
     result::{SEEN, is_kept_by},
     sweeps,
@@ -152,7 +153,7 @@ fn statistics(result: &RunResult) -> Vec<String> {
     let is_priced = |name: &str| prices().any(|price| price.guarantee == name);
     if is_priced(LOCK) {
         let what = if result.plan.rates.is_empty() {
-            "throughput"
+            "answers a second (acknowledged or refused)"
         } else {
             "99th percentile of the response time (higher is worse)"
         };
@@ -169,8 +170,8 @@ fn statistics(result: &RunResult) -> Vec<String> {
             None => each.name().to_owned(),
         });
         notes.push(format!(
-            "price of {}: against the cell with the least of it in the grid that is otherwise the same; for p99, and for the \
-             CPU time of an operation, higher is worse.",
+            "price of {}: against the cell with the least of it in the grid that is otherwise the same; answers are acknowledged \
+             or refused; for p99, and for the CPU time of an answer, higher is worse.",
             shown.collect::<Vec<_>>().join(", ")
         ));
     }
@@ -188,6 +189,21 @@ fn statistics(result: &RunResult) -> Vec<String> {
             "ok/s is of the whole measured part, outages included; served/s is of the time in which somebody was served, without \
              the longest outage of each fault and of each restart that nobody asked for{resting}."
         ));
+    }
+    let mut guarantees = Priceable::of(result);
+    if guarantees.any(|each| result.cells.iter().any(|cell| result.other_refusals(each, cell).is_some())) {
+        notes.push(
+            "a price is void where one of the two cells refused so much more that it matters by more than 5 % whether refusals \
+             count: a refusal is mostly less work, so that neither ratio is what the guarantee costs."
+                .to_owned(),
+        );
+    }
+    if is_percentile_left_out(result) {
+        notes.push(
+            "a percentile that fewer than 10 times lie beyond is not shown: it would be about the maximum. p99 takes 1,000 \
+             operations, p99.9 takes 10,000; of a price, in each trial."
+                .to_owned(),
+        );
     }
     let divided = result.divided_rounds();
     if divided > 0 && prices().next().is_some() {
@@ -230,6 +246,23 @@ fn statistics(result: &RunResult) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Whether the table of times has an operation or span that was acknowledged too seldom for one of its percentiles.
+fn is_percentile_left_out(result: &RunResult) -> bool {
+    result.cells.iter().any(|cell| {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for trial in cell.measured_trials() {
+            let operations =
+                trial.operations.iter().filter_map(|each| Some((&each.name, each.service.get("ok")?)));
+            let spans = trial.spans.iter().map(|span| (&span.name, &span.times));
+            for (name, times) in operations.chain(spans) {
+                let count = counts.entry(name).or_default();
+                *count = count.saturating_add(times.count);
+            }
+        }
+        counts.values().any(|count| !is_enough(*count, 99.9))
+    })
 }
 
 /// The origin of the data, for each store and size of data that was loaded.

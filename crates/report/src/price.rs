@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CellResult, Limit, RateEstimate, Ratio, RunResult, TrialResult, UnreadableHistogram,
+    CellResult, LatencyFigures, Limit, RateEstimate, Ratio, RunResult, TrialResult, UnreadableHistogram,
+    answers::Answers,
     dimensions::{DURABILITY, FAULT, NOT_THERE, TLS},
     figure::total,
     result::Turn,
@@ -138,15 +139,16 @@ pub struct Price {
     pub of: String,
     /// The baseline's value of the guarantee (`none`, `default`, `1`).
     pub against: String,
-    /// Ratio of throughput (acknowledged operations a second) with the guarantee to that without: of the operation
-    /// that pays for it (publishing for guarantees to publishers, consuming for guarantees to consumers), where the
-    /// cells have it; else of all operations that are counted.
+    /// Ratio of the rate of answers (operations a second that were acknowledged or refused) with the guarantee to that
+    /// without: of the operation that pays for it (publishing for guarantees to publishers, consuming for guarantees to
+    /// consumers), where the cells have it; else of all operations that are counted.
     pub throughput: Ratio,
     /// Ratio of the 99th percentile of acknowledged operations' response times with the guarantee to that without. In
-    /// an open loop this is the price, because its throughput is the rate that was offered.
+    /// an open loop this is the price, because its throughput is the rate that was offered. None where a trial has too few
+    /// times for it.
     pub p99: Option<Ratio>,
-    /// Ratio of the CPU time that clients used for an acknowledged operation, of those whose throughput this is; of a store that
-    /// is embedded in them, its own is in it. None where it was too little to be seen.
+    /// Ratio of the CPU time that clients used for an answer, of those whose rate this is; of a store that is embedded in them,
+    /// its own is in it. None where it was too little to be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_cpu: Option<Ratio>,
     /// The same of the server, and of those beside it (gateway, broker, lock service); none where it is not on this machine.
@@ -157,10 +159,16 @@ pub struct Price {
     pub connecting: Option<Ratio>,
 }
 
+/// By how much (5 %) a ratio of rates may differ if refusals do not count in it. A refusal is an answer, but mostly a cheaper
+/// one: nothing is written. So where one cell refuses much more than the other, the two do different work, and neither
+/// ratio is what the guarantee costs.
+const ALIKE: f64 = 0.05;
+
 /// The figures of a trial that prices are computed from. Rates are of the time in which somebody was served.
 struct Priced {
     turn: Turn,
-    throughput: f64,
+    /// Answers a second, and 99th percentile of the response time in nanoseconds.
+    answered: f64,
     p99: Option<f64>,
     operations: Vec<(String, f64, Option<f64>)>,
     /// Cores that clients and servers kept busy.
@@ -170,17 +178,17 @@ struct Priced {
 }
 
 impl Priced {
-    /// Throughput and 99th percentile of the response time, of one operation if it is named.
+    /// Answers a second and 99th percentile of the response time, of one operation if it is named.
     fn of(&self, operation: Option<&str>) -> (f64, Option<f64>) {
         let own = self.operations.iter().find(|(name, ..)| Some(name.as_str()) == operation);
-        own.map_or((self.throughput, self.p99), |(_, throughput, p99)| (*throughput, *p99))
+        own.map_or((self.answered, self.p99), |(_, answered, p99)| (*answered, *p99))
     }
 }
 
 impl RunResult {
     /// Prices every guarantee of every cell that held, where the grid has the same cell without the guarantee. The
     /// figures of a cell that did not hold are void, and so are those of a baseline that was promised to hold and did
-    /// not; and those of a cell in which too many operations ended in errors.
+    /// not; and those of a cell in which too many operations ended in errors, or other shares were refused.
     ///
     /// # Errors
     /// A histogram that cannot be read.
@@ -218,8 +226,8 @@ impl RunResult {
         if cell.verdict() != Verdict::Holds || !cell.is_serving() {
             return None;
         }
-        let twins = self.cells.iter().enumerate().filter(|(_, other)| guarantee.is_without(other, cell));
-        let (without, base) = twins.min_by_key(|(_, other)| guarantee.level(other))?;
+        let without = self.baseline(guarantee, cell)?;
+        let base = &self.cells[without];
         if base.breaks_promise() || (base.is_promised() && base.verdict() != Verdict::Holds) {
             return None;
         }
@@ -227,7 +235,8 @@ impl RunResult {
         if base.lost_acknowledged() || !base.is_serving() {
             return None;
         }
-        if cell.hardly_served().is_some() || base.hardly_served().is_some() {
+        let hardly_served = cell.hardly_served().is_some() || base.hardly_served().is_some();
+        if hardly_served || self.other_refusals(guarantee, cell).is_some() {
             return None;
         }
         let turns = || {
@@ -236,7 +245,7 @@ impl RunResult {
                 .filter_map(|one| Some((one, figures[without].iter().find(|other| other.turn == one.turn)?)))
         };
         let pays = guarantee.one.paid_by;
-        let throughput: Vec<_> = turns().map(|(one, other)| (one.of(pays).0, other.of(pays).0)).collect();
+        let answered: Vec<_> = turns().map(|(one, other)| (one.of(pays).0, other.of(pays).0)).collect();
         let ratio = |figure: &dyn Fn(&Priced) -> Option<f64>| {
             let pairs = turns().filter_map(|(one, other)| Some((figure(one)?, figure(other)?)));
             Ratio::of_pairs(&pairs.collect::<Vec<_>>())
@@ -245,12 +254,28 @@ impl RunResult {
             guarantee: guarantee.one.name.to_owned(),
             of: guarantee.value(cell, base),
             against: guarantee.value(base, cell),
-            throughput: Ratio::of_pairs(&throughput)?,
+            throughput: Ratio::of_pairs(&answered)?,
             p99: ratio(&|trial| trial.of(pays).1),
             client_cpu: ratio(&|trial| Some(trial.client_cpu / trial.of(pays).0)),
             server_cpu: ratio(&|trial| Some(trial.server_cpu? / trial.of(pays).0)),
             connecting: ratio(&|trial| trial.connecting.filter(|_| guarantee.name() == TLS)),
         })
+    }
+
+    /// The place of the same cell with the least of the guarantee; none where the grid has none with less.
+    fn baseline(&self, guarantee: Priceable, cell: &CellResult) -> Option<usize> {
+        let twins = self.cells.iter().enumerate().filter(|(_, other)| guarantee.is_without(other, cell));
+        twins.min_by_key(|(_, other)| guarantee.level(other)).map(|(place, _)| place)
+    }
+
+    /// The shares of refusals, 0 to 1, among the answers of a cell and of the same cell without the guarantee, where they are so
+    /// different that the guarantee has no price.
+    pub(crate) fn other_refusals(&self, guarantee: Priceable, cell: &CellResult) -> Option<(f64, f64)> {
+        let base = &self.cells[self.baseline(guarantee, cell)?];
+        let [with, without] = [cell, base].map(|each| each.answers(guarantee.paid_by()));
+        let change = with.for_each_ok() / without.for_each_ok();
+        let is_alike = change.max(1.0 / change) <= 1.0 + ALIKE;
+        (!is_alike).then(|| (with.refused_share(), without.refused_share()))
     }
 
     /// Prices every guarantee of every cell that has a capacity, where the grid has the same cell without the guarantee and with a
@@ -267,8 +292,7 @@ impl RunResult {
     }
 
     fn price_of_capacity(&self, guarantee: Priceable, cell: &CellResult) -> Option<Price> {
-        let twins = self.cells.iter().filter(|other| guarantee.is_without(other, cell));
-        let base = twins.min_by_key(|other| guarantee.level(other))?;
+        let base = &self.cells[self.baseline(guarantee, cell)?];
         let of = |cell: &CellResult| {
             let capacity = cell.capacity.as_ref()?;
             let rate = capacity.per_second?;
@@ -324,12 +348,13 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
             // an operation that is not counted, or not the only one counted, has a figure of its own
             let own = trial.operations.iter().filter(|_| !trial.counted.is_empty());
             let operations = own.map(|each| {
-                (each.name.clone(), each.ok_per_second / share, each.ok().map(|times| times.p99_ns as f64))
+                let answered = each.ok_per_second / share * Answers::of([each]).for_each_ok();
+                (each.name.clone(), answered, each.ok().and_then(LatencyFigures::p99).map(|p99| p99 as f64))
             });
             let used = &trial.resources;
             Ok(Priced {
                 turn: trial.turn(),
-                throughput: trial.throughput / share,
+                answered: trial.answered_per_second() / share,
                 p99: trial.p99()?,
                 operations: operations.collect(),
                 client_cpu: used.client.cpu_seconds / trial.seconds / share,
@@ -406,6 +431,41 @@ mod tests {
     fn is(price: Option<(f64, &str)>, ratio: f64, against: &str) {
         let (found, base) = price.unwrap();
         assert!((found / ratio - 1.0).abs() < 1e-9 && base == against, "{found} against {base}");
+    }
+
+    /// Ends so many operations of each trial of a cell in a refusal, for 1,000 captures and 1,000 releases that were acknowledged.
+    fn refuse(cell: &mut CellResult, refused: u64) {
+        for trial in &mut cell.trials {
+            let captures = &mut trial.operations[0];
+            let times = LatencyFigures { count: refused, ..captures.service["ok"].clone() };
+            captures.service.insert("refused".to_owned(), times);
+        }
+    }
+
+    /// A store with a lock refuses what one without sells although it is not there.
+    #[test]
+    fn a_refusal_is_an_answer_and_too_many_of_them_are_other_work() {
+        let mut result = sample::Grid { seconds: 1, ..sample::Grid::default() }.result();
+        let lock = Priceable::of(&result).find(|each| each.name() == LOCK).unwrap();
+        let mut of = |refused, without| {
+            refuse(&mut result.cells[1], refused);
+            refuse(&mut result.cells[0], without);
+            result.price().unwrap();
+            let cell = &result.cells[1];
+            (lock.price(cell).map(|price| price.throughput.estimate), result.other_refusals(lock, cell))
+        };
+        let (plain, _) = of(0, 0);
+        let (some, apart) = of(80, 0);
+        assert!(
+            (some.unwrap() / plain.unwrap() - 1.04).abs() < 1e-9 && apart.is_none(),
+            "{plain:?} {some:?}"
+        );
+        assert_eq!(of(500, 0), (None, Some((0.2, 0.0))));
+        assert_eq!(of(0, 500), (None, Some((0.0, 0.2))));
+        // nearly all is refused by both, but twice as much is acknowledged by one
+        assert_eq!(of(98_000, 48_000), (None, Some((0.98, 0.96))));
+        let (both, _) = of(500, 500);
+        assert!((both.unwrap() / plain.unwrap() - 1.0).abs() < 1e-9);
     }
 
     /// CPU time is that of an operation, and of every server of a cell; what opening a connection takes is TLS's alone.

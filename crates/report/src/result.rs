@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Capacity, LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, dimensions::NOT_THERE,
-    figure::total, steadiness::thinned,
+    figure::total, latency::is_enough, steadiness::thinned,
 };
 
 /// The version of the result format: raised when a reader of the last one would misread the next, together with a
@@ -593,9 +593,9 @@ impl TrialResult {
         LatencyFigures::merged(self.counted_operations().filter_map(OperationFigures::ok))
     }
 
-    /// 99th percentile of the same, in nanoseconds.
+    /// 99th percentile of the same, in nanoseconds; none where there are too few of them for it.
     pub(crate) fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
-        Ok(self.times()?.map(|figures| figures.p99_ns as f64))
+        Ok(self.times()?.and_then(|figures| figures.p99()).map(|p99| p99 as f64))
     }
 
     /// Figures of one kind of operation; none if it was never tried.
@@ -658,6 +658,14 @@ impl SecondFigures {
             p99_ns: second.p99,
             max_ns: second.max,
         }
+    }
+
+    /// Median and 99th percentile of the service time, in nanoseconds, as they are shown: each none where too few operations were
+    /// acknowledged in the second.
+    pub(crate) fn percentiles(&self) -> (Option<u64>, Option<u64>) {
+        let times = self.ok_of(&[]);
+        let shown = |percent, value| is_enough(times, percent).then_some(value);
+        (shown(50.0, self.p50_ns), shown(99.0, self.p99_ns))
     }
 
     /// Number of operations of these kinds that were acknowledged in the second; of all kinds if none is named.

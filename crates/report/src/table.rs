@@ -132,6 +132,11 @@ impl Entry {
         self
     }
 
+    /// The entry's text in its shortest form.
+    pub(crate) fn shortest(&self) -> &str {
+        self.shorter.last().unwrap_or(&self.text)
+    }
+
     /// The entry's text in one of its lengths: 0 is the longest.
     fn at(&self, length: usize) -> &str {
         let longer = std::iter::once(&self.text).chain(&self.shorter);

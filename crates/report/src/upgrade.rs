@@ -300,10 +300,14 @@ mod tests {
         assert_eq!((none.lock, none.verdict()), (Lock::None, Verdict::Broken));
         assert!(!none.is_promised() && !none.breaks_promise(), "it is there to break");
         assert_eq!((native.lock, native.verdict()), (Lock::Native, Verdict::Holds));
-        // the price that the run computed then is the one that is computed today
+        // the price that the run computed then is the one that is computed today, but for refusals, which did not count then
         let [then] = native.prices.as_slice() else { panic!("{:?}", native.prices) };
         let then = then.clone();
         assert_eq!((then.guarantee.as_str(), then.against.as_str()), ("lock", "none"));
+        let trials = result.cells.iter_mut().flat_map(|cell| &mut cell.trials);
+        for operation in trials.flat_map(|trial| &mut trial.operations) {
+            operation.service.remove("refused");
+        }
         result.price().unwrap();
         let [now] = result.cells[1].prices.as_slice() else { panic!("{:?}", result.cells[1].prices) };
         assert_eq!((now.of.clone(), now.throughput.method), (then.of.clone(), then.throughput.method));

@@ -137,9 +137,9 @@ pub struct VerdictEvent {
     pub breaks_promise: bool,
     /// Acknowledged operations a second, those that throughput counts.
     pub per_second: f64,
-    /// The median of the service times of acknowledged operations, in nanoseconds; none where there were none.
+    /// The median of the service times of acknowledged operations, in nanoseconds; none where fewer than ten lie beyond it.
     pub p50_ns: Option<u64>,
-    /// The 99th percentile of the same, in nanoseconds.
+    /// The 99th percentile of the same, in nanoseconds; none where fewer than ten lie beyond it.
     pub p99_ns: Option<u64>,
     /// What all trials in the result show.
     pub so_far: SoFarEvent,

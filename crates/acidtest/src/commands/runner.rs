@@ -10,7 +10,7 @@ use std::{
 use acidtest_engine::Progress as Measured;
 use acidtest_lab::{Lab, Turn};
 use acidtest_model::Role;
-use acidtest_report::{RunResult, SecondFigures, SoFar};
+use acidtest_report::{LatencyFigures, RunResult, SecondFigures, SoFar};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target};
 use acidtest_serve::{Ending, Event, FaultEvent, SecondEvent, SoFarEvent, VerdictEvent};
 use tokio::{sync::oneshot, task::LocalSet};
@@ -304,8 +304,8 @@ impl Observer for Teller {
             said: trial.audit.to_string(),
             breaks_promise: trial.audit.breaks_promise(&of.without),
             per_second: trial.throughput,
-            p50_ns: times.as_ref().map(|times| times.p50_ns),
-            p99_ns: times.as_ref().map(|times| times.p99_ns),
+            p50_ns: times.as_ref().and_then(LatencyFigures::p50),
+            p99_ns: times.as_ref().and_then(LatencyFigures::p99),
             so_far: SoFar::of(result).into(),
         }));
     }

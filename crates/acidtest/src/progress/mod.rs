@@ -10,7 +10,7 @@ use std::{
 
 use acidtest_engine::{Outcome, Progress as Measured};
 use acidtest_model::Role;
-use acidtest_report::{RunResult, SoFar, count, nanoseconds, rate};
+use acidtest_report::{RunResult, SoFar, count, is_enough, nanoseconds, rate};
 use acidtest_runner::{FaultStage, Observer, SecondSeen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -222,5 +222,36 @@ fn figures(measured: &Measured) -> String {
     let Some(passed) = measured.measured else { return "warming up".to_owned() };
     let Some(last) = &measured.last else { return format!("{:.0} s", passed.as_secs_f64()) };
     let ok: u64 = last.counts.iter().map(|counts| counts[Outcome::Ok.index()]).sum();
-    format!("{:.0} s, {} ok/s, p99 {}", passed.as_secs_f64(), rate(ok as f64), nanoseconds(last.p99 as f64))
+    let times = [(99.0, "p99", last.p99), (50.0, "p50", last.p50)];
+    let time = times.into_iter().find(|(percent, ..)| is_enough(ok, *percent));
+    let time =
+        time.map_or_else(String::new, |(_, name, time)| format!(", {name} {}", nanoseconds(time as f64)));
+    format!("{:.0} s, {} ok/s{time}", passed.as_secs_f64(), rate(ok as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_of_few_operations_has_no_p99() {
+        let last = |ok| acidtest_engine::Second {
+            second: 3,
+            counts: vec![[ok, 0, 0, 0, 0]],
+            p50: 1_000_000,
+            p99: 2_000_000,
+            max: 3_000_000,
+        };
+        let said = |ok| {
+            figures(&Measured {
+                measured: Some(Duration::from_secs(4)),
+                completed: ok,
+                last: Some(last(ok)),
+                reconnects: 0,
+            })
+        };
+        assert_eq!(said(1_000), "4 s, 1,000 ok/s, p99 2.00 ms");
+        assert_eq!(said(40), "4 s, 40.0 ok/s, p50 1.00 ms");
+        assert_eq!(said(3), "4 s, 3.00 ok/s");
+    }
 }

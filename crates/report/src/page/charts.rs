@@ -7,6 +7,7 @@ use crate::{
     dimensions::{CLIENTS, Names},
     distinct,
     figure::four_digits,
+    latency::is_enough,
     tables::{each, found, operations},
 };
 
@@ -164,7 +165,8 @@ pub(super) fn percentiles(
             let mut lines = Vec::new();
             for cell in cells {
                 let times = LatencyFigures::merged(each(cell, operation).filter_map(|each| each.ok()))?;
-                if let Some(times) = times {
+                // without a point there is no line
+                if let Some(times) = times.filter(|times| is_enough(times.count, 0.0)) {
                     let color = lines.len() % LINES;
                     let label = format!("{} ({})", names.cell(cell), cell.verdict());
                     lines.push(Curve { color, ..curve(label, &times)? });
@@ -188,12 +190,11 @@ pub(super) fn percentiles(
     Ok(charts)
 }
 
-/// A distribution over 1 / (1 − p), at eight points a decade, as far as there are values.
+/// A distribution over 1 / (1 − p), at eight points a decade, as far as percentiles are shown.
 fn curve(label: String, times: &LatencyFigures) -> Result<Curve, UnreadableHistogram> {
     let histogram = times.histogram()?;
-    let last = times.count.max(1) as f64;
     let places = (0..).map(|step| 10_f64.powf(f64::from(step) / 8.0));
-    let x: Vec<f64> = places.take_while(|x| *x < last).chain([last]).collect();
+    let x: Vec<f64> = places.take_while(|x| is_enough(times.count, 100.0 - 100.0 / x)).collect();
     let y = x.iter().map(|x| histogram.value_at_quantile(1.0 - 1.0 / x) as f64).collect();
     let x = x.into_iter().map(four_digits).collect();
     Ok(Curve { label, x, y, ..Curve::default() })
@@ -267,6 +268,7 @@ fn gauge(cell: &CellResult, id: &str) -> Option<Chart> {
 struct Second {
     at: f64,
     ok: f64,
+    /// Times in nanoseconds; 0 where there were too few for them.
     p50: f64,
     p99: f64,
 }
@@ -277,11 +279,14 @@ fn thinned(trial: &TrialResult) -> Vec<Second> {
     let whole: Vec<_> = whole.collect();
     let step = whole.len().div_ceil(POINTS).max(1);
     let ok = |second: &&crate::SecondFigures| second.ok_of(&trial.counted) as f64;
+    let worst = |some: &[&crate::SecondFigures], which: fn((Option<u64>, Option<u64>)) -> Option<u64>| {
+        some.iter().filter_map(|second| which(second.percentiles())).max().unwrap_or(0) as f64
+    };
     let span = |some: &[&crate::SecondFigures]| Second {
         at: some.first().map_or(0.0, |second| second.second as f64),
         ok: four_digits(some.iter().map(ok).sum::<f64>() / some.len().max(1) as f64),
-        p50: some.iter().map(|second| second.p50_ns as f64).fold(0.0, f64::max),
-        p99: some.iter().map(|second| second.p99_ns as f64).fold(0.0, f64::max),
+        p50: worst(some, |(p50, _)| p50),
+        p99: worst(some, |(_, p99)| p99),
     };
     whole.chunks(step).map(span).collect()
 }

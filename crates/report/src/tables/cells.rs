@@ -53,7 +53,7 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
         row.push(verdict(cell));
         row.extend(throughput(cell, several).into_iter().map(Entry::right));
         row.extend(is_disturbed.then(|| Entry::right(served(cell))));
-        row.extend(lock.map(|lock| Entry::right(price(result, cell, lock))));
+        row.extend(lock.map(|lock| price(result, cell, lock)));
         row.extend(own.of_cell(cell).into_iter().map(Entry::right));
         row.extend(is_disturbed.then(|| Entry::right(longest_outage(cell))));
         row.extend(fail.then(|| Entry::right(cell.errors().map_or_else(|| NOT_THERE.to_owned(), errors))));
@@ -230,15 +230,15 @@ fn gravest(cell: &CellResult) -> Option<&Finding> {
     gravest.map(|(_, finding)| finding)
 }
 
-fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> String {
-    match lock.price(cell) {
+fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> Entry {
+    Entry::right(match lock.price(cell) {
         None if cell.lock == Lock::None && !cell.trials.is_empty() => "1 (baseline)".to_owned(),
         None if !result.has_baseline(lock, cell) => NOT_THERE.to_owned(),
-        None => unpriced(cell),
+        None => return unpriced(result, cell, lock),
         // an open loop's throughput is the rate that was offered, so its price is that of the response time
         Some(price) if cell.rate.is_some() => price.p99.as_ref().map_or_else(|| NOT_THERE.to_owned(), ratio),
         Some(price) => ratio(&price.throughput),
-    }
+    })
 }
 
 /// A share of errors: one that is not 0 is not shown as if it were.
@@ -246,11 +246,19 @@ fn errors(share: f64) -> String {
     if share > 0.0 && share < 0.0005 { "< 0.1 %".to_owned() } else { percent(share) }
 }
 
-/// The reason why there is no price although there is a baseline: a cell whose guarantee broke, in which too many operations
-/// ended in errors, or in which somebody was served for too little time, has no valid figures.
-pub(crate) fn unpriced(cell: &CellResult) -> String {
-    let void = cell.verdict() != Verdict::Holds || !cell.is_serving() || cell.hardly_served().is_some();
-    if void && !cell.trials.is_empty() { "void" } else { NOT_THERE }.to_owned()
+/// The reason why there is no price although there is a baseline: a cell whose guarantee broke, whose store did not serve, or in
+/// which somebody was served for too little time, has no valid figures; and one that refused much more or less than its baseline
+/// did other work.
+pub(crate) fn unpriced(result: &RunResult, cell: &CellResult, guarantee: Priceable) -> Entry {
+    let is_valid = cell.verdict() == Verdict::Holds && cell.is_serving() && cell.hardly_served().is_none();
+    let void = !cell.trials.is_empty() && !is_valid;
+    match result.other_refusals(guarantee, cell).filter(|_| !void) {
+        Some((with, without)) => {
+            let shares = format!("void: {} refused, {} without", percent(with), percent(without));
+            Entry::right(shares).or("void")
+        }
+        None => Entry::right(if void { "void" } else { NOT_THERE }),
+    }
 }
 
 #[cfg(test)]

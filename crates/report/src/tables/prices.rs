@@ -23,7 +23,7 @@ fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> b
         ("verdict", Worth::Needed),
         ("price of", Worth::Needed),
         ("against", Worth::Low),
-        ("throughput", Worth::Needed),
+        ("answered/s", Worth::Needed),
         ("p99", Worth::Middle),
         ("CPU of clients", Worth::Low),
         ("CPU of server", Worth::Low),
@@ -31,24 +31,27 @@ fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> b
     for cell in &result.cells {
         let guarantees = Priceable::of(result).filter(|guarantee| wanted(*guarantee));
         for guarantee in guarantees.filter(|guarantee| result.has_baseline(*guarantee, cell)) {
-            table.push(columns.entries(cell).into_iter().chain(row(cell, guarantee)));
+            table.push(columns.entries(cell).into_iter().chain(row(result, cell, guarantee)));
         }
     }
     table
 }
 
-fn row(cell: &CellResult, guarantee: Priceable) -> [Entry; 7] {
+fn row(result: &RunResult, cell: &CellResult, guarantee: Priceable) -> [Entry; 7] {
     let price = guarantee.price(cell);
+    // why there is none is said once
+    let unpriced = unpriced(result, cell, guarantee);
+    let short = unpriced.shortest().to_owned();
     let of = |figure: fn(&Price) -> Option<&Ratio>| {
         Entry::right(
-            price.map_or_else(|| unpriced(cell), |price| figure(price).map_or(NOT_THERE.to_owned(), ratio)),
+            price.map_or_else(|| short.clone(), |price| figure(price).map_or(NOT_THERE.to_owned(), ratio)),
         )
     };
     [
         Entry::verdict(cell.verdict(), cell.verdict()),
         Entry::left(guarantee.priced(cell, price)).or(guarantee.name()),
         Entry::left(price.map_or(NOT_THERE, |price| price.against.as_str())),
-        Entry::right(price.map_or_else(|| unpriced(cell), |price| ratio(&price.throughput))),
+        price.map_or(unpriced, |price| Entry::right(ratio(&price.throughput))),
         of(|price| price.p99.as_ref()),
         of(|price| price.client_cpu.as_ref()),
         of(|price| price.server_cpu.as_ref()),

@@ -94,6 +94,6 @@ fn first(cell: &CellResult, name: &str) -> Option<[String; 5]> {
 
 fn percentiles(figures: Option<&LatencyFigures>) -> [String; 5] {
     let Some(figures) = figures else { return ["–"; 5].map(str::to_owned) };
-    [figures.p50_ns, figures.p95_ns, figures.p99_ns, figures.p999_ns, figures.max_ns]
-        .map(|value| nanoseconds(value as f64))
+    [figures.p50(), figures.p95(), figures.p99(), figures.p999(), Some(figures.max_ns)]
+        .map(|shown| shown.map_or_else(|| NOT_THERE.to_owned(), |value| nanoseconds(value as f64)))
 }
