@@ -1,7 +1,7 @@
 //! The conclusion of a result, shown before its tables: how many cells hold, which broke and whether that was to be
 //! expected, and which is the fastest of those that hold.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 use acidtest_workloads::{Guarantee, Verdict};
 
@@ -186,10 +186,10 @@ fn leader(cells: &[&CellResult], those: &str, names: &Names) -> Option<String> {
     ranked.sort_by(|one, other| if open { one.1.total_cmp(&other.1) } else { other.1.total_cmp(&one.1) });
     let mut late = String::new();
     if !behind.is_empty() {
-        late += &format!("; not all of the rate was done by {}", listed(&behind, names));
+        let _ = write!(late, "; not all of the rate was done by {}", listed(&behind, names));
     }
     if open && !untold.is_empty() {
-        late += &format!("; too few operations for a p99 were done by {}", listed(&untold, names));
+        let _ = write!(late, "; too few operations for a p99 were done by {}", listed(&untold, names));
     }
     let Some(((best, value), others)) = ranked.split_first() else {
         let none = if untold.is_empty() {

@@ -55,6 +55,6 @@ mod tests {
 
     #[test]
     fn the_markdown_is_the_golden_one() {
-        golden("report.md", &markdown(&Grid { clients: &[1, 2, 4, 8], ..Grid::default() }.result()));
+        golden("report.md", &markdown(&Grid { clients: &[1, 2, 4, 8, 16, 32], ..Grid::default() }.result()));
     }
 }

@@ -31,13 +31,14 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 19] = [
+const SORTS: [&str; 20] = [
     "cells not run",
     "limits",
     "settings",
     "TLS",
     "price of TLS",
     "trials cut short",
+    "sessions",
     "faults brought about",
     "restarts unasked",
     "crashes",
@@ -54,8 +55,8 @@ const SORTS: [&str; 19] = [
 ];
 
 /// The sorts of notes that say nothing of a search, whose trials have different rates and go beyond what a store carries.
-const OF_ONE_RATE: [&str; 7] =
-    ["outages", "price of faults", "faults", "overload", "drift", "dependent seconds", "the bench's limit"];
+const OF_ONE_RATE: [&str; 8] =
+    ["outages", "sessions", "price of faults", "faults", "overload", "drift", "dependent seconds", "the bench's limit"];
 
 /// A note on some cells or trials: its sort, its text, and the cells or trials that it is about.
 struct Note {
@@ -216,8 +217,9 @@ fn statistics(result: &RunResult) -> Vec<String> {
     let most = sweeps.iter().map(|sweep| sweep.points().len()).max();
     if has_law {
         notes.push(
-            "scalability: X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther), least squares, intervals by bootstrap; a \
-             peak beyond the clients that were run is a guess."
+            "scalability: X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther), least squares, intervals by bootstrap; prediction error: \
+             of each number of clients from the others; a peak is told where that is at most 5 % and the peak's interval has an \
+             upper bound, and is a guess beyond the clients that were run."
                 .to_owned(),
         );
     } else if most.is_some_and(|most| most > 2 && most < FEWEST) && result.plan.rates.is_empty() {
@@ -444,6 +446,9 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
             ),
         );
     }
+    if let Some(sessions) = sessions(cell) {
+        note("sessions", sessions);
+    }
     if let Some(price) = result.price_of_faults(cell) {
         note(
             "price of faults",
@@ -489,6 +494,26 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         }));
     }
     notes
+}
+
+/// Of a cell whose trials were run in several sessions, what each of them measured: its mean and interval are of all of them.
+fn sessions(cell: &CellResult) -> Option<String> {
+    let mut sessions: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for trial in cell.measured_trials() {
+        sessions.entry(trial.session).or_default().push(trial.throughput);
+    }
+    let said = sessions.iter().map(|(session, rates)| {
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        let trials = if rates.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", rates.len()) };
+        format!("{} ok/s in session {session} ({trials})", rate(mean))
+    });
+    let said: Vec<String> = said.collect();
+    (said.len() > 1).then(|| {
+        format!(
+            "its mean and interval are over several sessions of a run that was resumed, perhaps hours apart: {}",
+            said.join(", ")
+        )
+    })
 }
 
 /// Says that other programs kept the machine busy, if they did during the trials of some cells.
@@ -894,6 +919,20 @@ mod tests {
                 && all.contains("more cores would show it"),
             "{all}"
         );
+    }
+
+    #[test]
+    fn a_mean_over_sessions_is_told_with_those_of_each() {
+        let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        let said = |result: &RunResult| notes(result, &Names::of(&result.cells), true).join("\n");
+        assert!(!said(&result).contains("sessions of a run"));
+        for (trial, (session, rate)) in
+            result.cells[0].trials.iter_mut().zip([(1, 1_000.0), (1, 1_200.0), (2, 9_000.0)])
+        {
+            (trial.session, trial.throughput) = (session, rate);
+        }
+        let each = "1,100 ok/s in session 1 (2 trials), 9,000 ok/s in session 2 (1 trial)";
+        assert!(said(&result).contains(each), "{}", said(&result));
     }
 
     fn is_busy(result: &RunResult) -> bool {

@@ -9,12 +9,17 @@
 //! would have a parameter below 0, it is 0 and the others are fitted again. A solver of its own, as it is a 3 × 3
 //! system, and the crates for it bring a linear algebra library along.
 //!
-//! **At least four numbers of clients**: the law has three parameters and passes through any three points.
+//! **At least six numbers of clients**: the law has three parameters and passes through any three points; of a fourth and a fifth
+//! it can bend to whatever it is given.
+//!
+//! **How well the law fits** is asked of points that it was not fitted to: each is left out in turn and predicted from the others.
+//! R² cannot tell: a curve that rises and ends at a ceiling, which is not this law, has an R² of 0.97 with a peak where there is
+//! none. A **peak** is told only if its interval has an upper bound, and if the law predicts.
 //!
 //! **Intervals** come from a bootstrap over the trials. Two or three trials are too few to resample by themselves;
 //! relative deviations from the mean are pooled over the sweep, each widened by `√(n / (n − 1))`, and drawn from
 //! there for every number of clients. They say what the noise makes of the parameters, not whether the law fits:
-//! that is what R² says.
+//! that is what the predictions say.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +34,11 @@ use crate::{
 };
 
 /// Fewest numbers of clients that the law is fitted to.
-pub const FEWEST: usize = 4;
+pub const FEWEST: usize = 6;
+
+/// The largest prediction error (5 %) with which the peak of a fitted law is told. Three trials at each number of clients with 3 % of
+/// noise that follow the law have less, and those that end at a ceiling have more (8 to 36 %), as the tests measure.
+const PREDICTS: f64 = 0.05;
 
 /// Fewest deviations that a bootstrap is made from, counted over all numbers of clients.
 const FEWEST_DEVIATIONS: usize = 8;
@@ -54,10 +63,12 @@ pub struct Law {
     pub sigma: Coefficient,
     /// κ, 0 or more: the cost of each pair of clients (coherency).
     pub kappa: Coefficient,
-    /// N*: number of clients at which throughput peaks; none where it has no peak.
+    /// N*: number of clients at which throughput peaks; none where it has no peak, or where it is not known well enough: its
+    /// interval has no upper bound, or the law does not predict.
     pub peak: Option<Coefficient>,
-    /// R²: the share of the variance of throughput that the law explains, 1 at most.
-    pub r_squared: f64,
+    /// By what share of it the throughput at a number of clients is missed where the law is fitted to the others: root of the
+    /// mean square. Infinite where it cannot be fitted to them.
+    pub prediction_error: f64,
 }
 
 impl Law {
@@ -125,6 +136,9 @@ fn law_of(cells: &BTreeMap<u32, &CellResult>) -> Option<Law> {
 /// Fits the law to trials of throughput at each number of clients. `None` where they are fewer than [`FEWEST`],
 /// or a mean is not above 0.
 fn fit(trials: &[(f64, Vec<f64>)]) -> Option<Law> {
+    if trials.len() < FEWEST {
+        return None;
+    }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let points: Vec<(f64, f64)> = trials.iter().map(|(n, values)| (*n, mean(values))).collect();
     let best = Curve::best(&points)?;
@@ -138,16 +152,32 @@ fn fit(trials: &[(f64, Vec<f64>)]) -> Option<Law> {
         });
         Coefficient { estimate: of(&best), interval: interval.filter(|(low, _)| low.is_finite()) }
     };
-    let all = mean(&points.iter().map(|(_, x)| *x).collect::<Vec<_>>());
-    let spread: f64 = points.iter().map(|(_, x)| (x - all).powi(2)).sum();
-    let r_squared = if spread > 0.0 { 1.0 - best.misfit(&points) / spread } else { 1.0 };
+    let prediction_error = prediction_error(&points).unwrap_or(f64::INFINITY);
+    let is_bounded = |peak: &Coefficient| peak.interval.is_some_and(|(_, high)| high.is_some());
+    let peak = Some(figure(&Curve::peak)).filter(is_bounded).filter(|_| prediction_error <= PREDICTS);
     Some(Law {
         lambda: figure(&Curve::lambda),
         sigma: figure(&Curve::sigma),
         kappa: figure(&Curve::kappa),
-        peak: best.peak().is_finite().then(|| figure(&Curve::peak)),
-        r_squared,
+        peak: peak.filter(|peak| peak.estimate.is_finite()),
+        prediction_error,
     })
+}
+
+/// The root of the mean square of the relative errors with which each point is predicted by the law as fitted to the others; none
+/// where it cannot be fitted to them.
+fn prediction_error(points: &[(f64, f64)]) -> Option<f64> {
+    let squares = points.iter().enumerate().map(|(left_out, (n, x))| {
+        let others: Vec<(f64, f64)> = points
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| *place != left_out)
+            .map(|(_, point)| *point)
+            .collect();
+        Some((Curve::best(&others)?.at(*n) / x - 1.0).powi(2))
+    });
+    let squares: Vec<f64> = squares.collect::<Option<_>>()?;
+    Some((squares.iter().sum::<f64>() / squares.len() as f64).sqrt())
 }
 
 /// Curves fitted to resampled trials; none where the trials are too few to tell their noise.
@@ -223,7 +253,7 @@ impl Curve {
 
     /// The best fit whose parameters are all 0 or more, some of them held at 0 if need be.
     fn best(points: &[(f64, f64)]) -> Option<Self> {
-        if points.len() < FEWEST || points.iter().any(|(_, x)| !x.is_normal() || *x <= 0.0) {
+        if points.iter().any(|(_, x)| !x.is_normal() || *x <= 0.0) {
             return None;
         }
         let allowed = |free| Self::fitted(points, free).filter(Self::allowed);
@@ -349,9 +379,12 @@ mod tests {
         close(fitted.lambda.estimate, 950.0, 1e-6);
         close(fitted.sigma.estimate, 0.03, 1e-6);
         close(fitted.kappa.estimate, 0.0004, 1e-6);
-        close(fitted.peak.unwrap().estimate, (0.97_f64 / 0.0004).sqrt(), 1e-6);
         close(fitted.at(8.0), law(8.0), 1e-6);
-        assert!(fitted.r_squared > 0.999_999 && fitted.sigma.interval.is_none());
+        assert!(fitted.prediction_error < 1e-6 && fitted.sigma.interval.is_none());
+        // of one trial nobody knows how far away the peak may be
+        assert_eq!(fitted.peak, None);
+        let thrice: Vec<_> = points.iter().map(|(n, x)| (f64::from(*n), vec![*x; 3])).collect();
+        close(fit(&thrice).unwrap().peak.unwrap().estimate, (0.97_f64 / 0.0004).sqrt(), 1e-6);
     }
 
     /// SPEC SDM91 on a `SPARCcenter` 2000, the example of Gunther's book; the coefficients are those of the R package
@@ -364,32 +397,73 @@ mod tests {
         close(law.lambda.estimate, 89.995_238_2, 1e-4);
         close(law.sigma.estimate, 0.027_728_5, 1e-3);
         close(law.kappa.estimate, 0.000_104_4, 1e-3);
-        close(law.peak.unwrap().estimate, 96.5, 0.01);
+        let all: Vec<(f64, f64)> = points.map(|(n, x)| (f64::from(n), x)).to_vec();
+        close(Curve::best(&all).unwrap().peak(), 96.5, 0.01);
+        // R² is 0.99; and yet the fit to the six others misses the first point by 40 %, and the last one by 14 %
+        close(law.prediction_error, 0.195, 0.02);
     }
 
     #[test]
     fn parameters_are_not_below_zero() {
         // throughput grows more than linearly: σ and κ would both be below 0
-        let law = fit(&single(&[(1, 100.0), (2, 210.0), (4, 430.0), (8, 900.0)])).unwrap();
+        let grows = [(1, 100.0), (2, 210.0), (4, 430.0), (8, 900.0), (16, 1_900.0), (32, 4_000.0)];
+        let law = fit(&single(&grows)).unwrap();
         assert!(law.sigma.estimate >= 0.0 && law.kappa.estimate >= 0.0 && law.peak.is_none(), "{law:?}");
         // Amdahl's law: σ alone, κ is 0
         let amdahl = |n: f64| 100.0 * n / (1.0 + 0.1 * (n - 1.0));
-        let points = [1, 2, 4, 8, 16].map(|n| (n, amdahl(f64::from(n))));
+        let points = [1, 2, 4, 8, 16, 32].map(|n| (n, amdahl(f64::from(n))));
         let law = fit(&single(&points)).unwrap();
         close(law.sigma.estimate, 0.1, 1e-4);
         assert!(law.kappa.estimate < 1e-6, "{law:?}");
         // throughput falls from the first client on
-        let law = fit(&single(&[(1, 100.0), (2, 60.0), (4, 30.0), (8, 14.0)])).unwrap();
-        close(law.peak.unwrap().estimate, 1.0, 0.2);
+        let best = Curve::best(&[(1.0, 100.0), (2.0, 60.0), (4.0, 30.0), (8.0, 14.0)]).unwrap();
+        close(best.peak(), 1.0, 0.2);
     }
 
     #[test]
     fn what_cannot_be_fitted_is_not() {
-        assert_eq!(fit(&single(&[(1, 1.0), (2, 2.0), (4, 3.0)])), None);
-        assert_eq!(fit(&single(&[(1, 1.0), (2, 0.0), (4, 3.0), (8, 4.0)])), None);
+        assert_eq!(fit(&single(&[(1, 1.0), (2, 2.0), (4, 3.0), (8, 4.0), (16, 5.0)])), None);
+        assert_eq!(fit(&single(&[(1, 1.0), (2, 0.0), (4, 3.0), (8, 4.0), (16, 5.0), (32, 5.0)])), None);
         assert_eq!(fit(&[]), None);
         // throughput is flat: a fit exists, whatever its parameters are
-        assert!(fit(&single(&[(1, 5.0), (2, 5.0), (4, 5.0), (8, 5.0)])).is_some());
+        assert!(fit(&single(&[1, 2, 4, 8, 16, 32].map(|n| (n, 5.0)))).is_some());
+    }
+
+    /// How many of 100 sweeps over these numbers of clients predict well enough for a peak, with three trials at each and about 3 %
+    /// of noise.
+    fn predicted(clients: &[f64], truth: impl Fn(f64) -> f64) -> usize {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(23);
+        let mut sweep = || {
+            let points = clients.iter().map(|n| {
+                let noise: f64 = (0..3).map(|_| rng.random_range(-1.7..1.7)).sum::<f64>() / 3.0;
+                (*n, truth(*n) * (1.0 + 0.03 * noise))
+            });
+            prediction_error(&points.collect::<Vec<_>>()).is_some_and(|error| error <= PREDICTS)
+        };
+        (0..100).filter(|_| sweep()).count()
+    }
+
+    /// Throughput that rises up to a ceiling and stays there has no peak.
+    #[test]
+    fn a_ceiling_is_no_peak() {
+        let ceiling = |n: f64| (1_000.0 * n).min(6_500.0);
+        let law = |n: f64| 1_000.0 * n / (1.0 + 0.03 * (n - 1.0) + 0.002 * n * (n - 1.0));
+        let long = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+        let dense = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0];
+        let ceilings = [&long[..6], &long, &dense].map(|clients| predicted(clients, ceiling));
+        let laws = [&long[..7], &long].map(|clients| predicted(clients, law));
+        println!("of 100 sweeps that predict: {ceilings:?} of ceilings, {laws:?} of the law");
+        assert!(
+            ceilings.iter().all(|told| *told <= 5) && laws.iter().all(|told| *told >= 90),
+            "{ceilings:?} {laws:?}"
+        );
+        let trials = |truth: &dyn Fn(f64) -> f64| -> Vec<(f64, Vec<f64>)> {
+            long.iter().map(|n| (*n, [0.98, 1.0, 1.02].map(|noise| truth(*n) * noise).to_vec())).collect()
+        };
+        let of_law = fit(&trials(&law)).unwrap().peak.unwrap();
+        close(of_law.estimate, (0.97_f64 / 0.002).sqrt(), 0.05);
+        assert_eq!(fit(&trials(&ceiling)).unwrap().peak, None);
+        assert_eq!(fit(&trials(&ceiling)[..4]), None);
     }
 
     /// The share of experiments in which the intervals contain the true values, with three trials at each of six
@@ -422,13 +496,14 @@ mod tests {
 
     #[test]
     fn sweeps_differ_in_nothing_but_clients() {
-        let grid = Grid { clients: &[1, 2, 4, 8, 16], locks: &[Lock::None, Lock::Native], ..Grid::default() };
+        let grid =
+            Grid { clients: &[1, 2, 4, 8, 16, 32], locks: &[Lock::None, Lock::Native], ..Grid::default() };
         let result = grid.result();
         let sweeps = sweeps(&result);
         assert_eq!(sweeps.len(), 2);
         for sweep in sweeps {
             let law = sweep.law.unwrap();
-            assert_eq!((sweep.cells.len(), sweep.points().len()), (5, 5));
+            assert_eq!((sweep.cells.len(), sweep.points().len()), (6, 6));
             let (low, high) = law.sigma.interval.unwrap();
             assert!(low <= 0.05 && high.unwrap() >= 0.05, "{law:?}");
         }

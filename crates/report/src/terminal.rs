@@ -117,7 +117,12 @@ mod tests {
     /// A grid of many dimensions, several durability levels and a sweep, on the narrowest terminal.
     #[test]
     fn a_grid_of_many_dimensions_fits_the_narrowest_terminal() {
-        let sweep = Grid { clients: &[1, 2, 4, 8], ..Grid::LARGE };
+        let sweep = Grid {
+            stores: &["postgres"],
+            locks: &[Lock::Soft, Lock::Native],
+            clients: &[1, 2, 4, 8, 16, 32],
+            ..Grid::LARGE
+        };
         for result in [sweep.result(), crate::sample::queue([("confirm", true, 900.0); 6])] {
             for width in [60, 80, 100, 160] {
                 let text = render(&result, Style { width: Some(width), ..PLAIN }).unwrap();

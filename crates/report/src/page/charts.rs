@@ -279,14 +279,11 @@ fn thinned(trial: &TrialResult) -> Vec<Second> {
     let whole: Vec<_> = whole.collect();
     let step = whole.len().div_ceil(POINTS).max(1);
     let ok = |second: &&crate::SecondFigures| second.ok_of(&trial.counted) as f64;
-    let worst = |some: &[&crate::SecondFigures], which: fn((Option<u64>, Option<u64>)) -> Option<u64>| {
-        some.iter().filter_map(|second| which(second.percentiles())).max().unwrap_or(0) as f64
-    };
     let span = |some: &[&crate::SecondFigures]| Second {
         at: some.first().map_or(0.0, |second| second.second as f64),
         ok: four_digits(some.iter().map(ok).sum::<f64>() / some.len().max(1) as f64),
-        p50: worst(some, |(p50, _)| p50),
-        p99: worst(some, |(_, p99)| p99),
+        p50: some.iter().filter_map(|second| second.percentiles().0).max().unwrap_or(0) as f64,
+        p99: some.iter().filter_map(|second| second.percentiles().1).max().unwrap_or(0) as f64,
     };
     whole.chunks(step).map(span).collect()
 }

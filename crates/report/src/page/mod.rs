@@ -142,7 +142,7 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
                         p.quiet { "The grid has one number of clients." }
                     } @else {
                         p.quiet { "Points: means over the trials, with 95 % intervals where there are several. Dashed: the Universal
-                            Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)), where four numbers of clients or more were run." }
+                            Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)), where six numbers of clients or more were run." }
                         (drawn(&swept))
                         (table(&scalability(result, &columns), false))
                     }
@@ -581,7 +581,7 @@ mod tests {
     #[test]
     fn every_part_is_there() {
         let grid = Grid {
-            clients: &[1, 2, 4, 8],
+            clients: &[1, 2, 4, 8, 16, 32],
             locks: &Lock::ALL,
             durability: &[Durability::None, Durability::Disk],
             ..Grid::default()

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use acidtest_model::Lock;
 use acidtest_workloads::{Finding, Over, Verdict, workload};
 
-use super::{Columns, percent, ratio};
+use super::{Columns, is_too_wide, percent, ratio};
 use crate::{
     CellResult, OperationFigures, RunResult, TrialResult, count,
     dimensions::{DURABILITY, LOCK, NOT_THERE},
@@ -188,7 +188,12 @@ fn throughput(cell: &CellResult, several: bool) -> Vec<String> {
     let mut shown = vec![mean.map_or_else(none, |mean| rate(mean.estimate))];
     if several {
         let interval = mean.and_then(|mean| mean.interval);
-        shown.push(interval.map_or_else(none, |(low, high)| format!("{}–{}", rate(low), rate(high))));
+        shown.push(interval.map_or_else(none, |(low, high)| {
+            if low < high && is_too_wide((low, high)) {
+                return "too few trials".to_owned();
+            }
+            format!("{}–{}", rate(low), rate(high))
+        }));
         shown.push(mean.and_then(|mean| mean.variation).map_or_else(none, percent));
     }
     shown
@@ -353,6 +358,17 @@ mod tests {
         let shown = cells(&result, &Columns::of(&result, &names)).markdown();
         assert!(shown.contains("| saved | saved per second | most clients |"), "{shown}");
         assert!(shown.contains("| 1,500 | 95 | 7 |"), "{shown}");
+    }
+
+    #[test]
+    fn an_interval_that_says_nothing_is_said_in_words() {
+        let mut cell = Grid { trials: 2, ..Grid::default() }.result().cells.remove(1);
+        let mut shown = |rates: [f64; 2]| {
+            cell.trials.iter_mut().zip(rates).for_each(|(trial, rate)| trial.throughput = rate);
+            throughput(&cell, true)
+        };
+        assert_eq!(shown([1_000.0, 1_010.0])[1], "941–1,069");
+        assert_eq!(shown([1_000.0, 1_800.0]), ["1,400", "too few trials", "40 %"]);
     }
 
     /// With lock none an oversell is to be expected, and a torn record is not.

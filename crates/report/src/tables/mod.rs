@@ -109,6 +109,9 @@ pub(crate) fn ratio(ratio: &Ratio) -> String {
     let Some((low, high)) = ratio.interval else {
         return format!("×{estimate} ({})", if ratio.paired { "1 pair" } else { "1 trial" });
     };
+    if !ratio.differs() && is_too_wide((low, high)) {
+        return format!("×{estimate} (too few trials)");
+    }
     let inside = if ratio.differs() { "" } else { " ≈" };
     // an interval without 1 shows on which side of it it lies
     let shown = |value: f64| match bound(value) {
@@ -116,6 +119,11 @@ pub(crate) fn ratio(ratio: &Ratio) -> String {
         other => other,
     };
     format!("×{estimate} ({}–{}){inside}", shown(low), shown(high))
+}
+
+/// Whether an interval says hardly anything: its upper bound is more than ten times the lower one.
+pub(crate) fn is_too_wide((low, high): (f64, f64)) -> bool {
+    high > 10.0 * low
 }
 
 /// A bound of an interval. Few trials make some so wide that their digits say nothing.
@@ -152,7 +160,12 @@ mod tests {
     #[test]
     fn bounds_that_say_nothing_have_no_digits() {
         let two_trials = Ratio::of_pairs(&[(1.0, 40.0), (1.0, 1.0)]).unwrap();
-        assert_eq!(ratio(&two_trials), "×0.16 (<0.001–>1,000) ≈");
+        assert_eq!(ratio(&two_trials), "×0.16 (too few trials)");
+        let wide = Ratio { interval: Some((0.3, 3.1)), ..two_trials };
+        assert_eq!(ratio(&wide), "×0.16 (too few trials)");
+        // that it costs something is shown all the same
+        let slower = Ratio { interval: Some((0.000_4, 0.9)), ..two_trials };
+        assert_eq!(ratio(&slower), "×0.16 (<0.001–0.90)");
     }
 
     /// A ratio that differs from 1 does not look as if its interval had 1 in it.

@@ -1,6 +1,6 @@
 //! A table of the scalability law of each sweep over clients.
 
-use super::Columns;
+use super::{Columns, percent};
 use crate::{
     RunResult,
     dimensions::CLIENTS,
@@ -21,7 +21,7 @@ pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {
         ("κ coherency", Worth::High),
         ("peak at", Worth::Needed),
         ("ok/s there", Worth::High),
-        ("R²", Worth::Low),
+        ("prediction error", Worth::Low),
     ]);
     for sweep in sweeps(result) {
         let (Some(law), Some((&fewest, cell)), Some((&most, _))) =
@@ -36,10 +36,10 @@ pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {
         row.push(Entry::right(fitted(&law.sigma, parameter)));
         row.push(Entry::right(fitted(&law.kappa, parameter)));
         row.push(Entry::right(
-            law.peak.map_or_else(|| "no peak".to_owned(), |peak| fitted(&peak, |n| format!("{n:.0}"))),
+            law.peak.map_or_else(|| "none told".to_owned(), |peak| fitted(&peak, |n| format!("{n:.0}"))),
         ));
         row.push(Entry::right(law.peak.map_or_else(|| "–".to_owned(), |peak| rate(law.at(peak.estimate)))));
-        row.push(Entry::right(format!("{:.3}", law.r_squared)));
+        row.push(Entry::right(percent(law.prediction_error)));
         table.push(row);
     }
     table
