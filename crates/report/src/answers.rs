@@ -50,7 +50,12 @@ impl TrialResult {
 }
 
 impl CellResult {
-    /// The same over the trials that can be compared.
+    /// The answers to one operation, over the trials that means are of.
+    pub(crate) fn answers_to(&self, operation: &str) -> Answers {
+        Answers::of(self.measured_trials().into_iter().filter_map(|trial| trial.operation(operation)))
+    }
+
+    /// The [answers](TrialResult::answers) of the trials that can be compared.
     pub(crate) fn answers(&self, operation: Option<&str>) -> Answers {
         self.whole_trials().map(|trial| trial.answers(operation)).fold(Answers::default(), |all, each| {
             Answers { ok: all.ok.saturating_add(each.ok), refused: all.refused.saturating_add(each.refused) }

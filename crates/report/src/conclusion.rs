@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use acidtest_workloads::{Guarantee, Verdict};
+use acidtest_workloads::{Guarantee, Verdict, workload};
 
 use crate::{
     CellResult, LatencyFigures, Ratio, RunResult, TrialResult, capacity, count,
@@ -11,6 +11,7 @@ use crate::{
     distinct,
     figure::{nanoseconds, rate, total},
     price::{Priceable, guarantees},
+    tables::percent,
 };
 
 /// Cells that a sentence names before it counts the rest.
@@ -27,6 +28,7 @@ pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
     }
     let mut lines = vec![verdicts(result, names)];
     lines.extend(failing(result, names));
+    lines.extend(refusing(result, names));
     lines.extend(fastest(result, names));
     lines.join("\n") + &interrupted
 }
@@ -109,15 +111,37 @@ fn listed(cells: &[&CellResult], names: &Names) -> String {
     shown.join("; ") + &more
 }
 
-/// Those cells that hold and whose rate is void, because too many of their operations ended in errors.
+/// Those cells that hold and whose rate is void, because too little of what they were asked for was served.
 fn failing(result: &RunResult, names: &Names) -> Option<String> {
     let held = result.cells.iter().filter(|cell| cell.verdict() == Verdict::Holds);
-    let of_cell = |cell: &CellResult| Some(format!("{}, {}", names.cell(cell), cell.too_many_errors()?));
+    let of_cell = |cell: &CellResult| Some(format!("{}, {}", names.cell(cell), cell.not_served()?));
     let all: Vec<String> = held.filter_map(of_cell).collect();
     let shown = all.get(..NAMED).unwrap_or(&all).join("; ");
     let more = all.len().saturating_sub(NAMED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    (!all.is_empty()).then(|| format!("Void, because too many operations ended in errors: {shown}{more}."))
+    (!all.is_empty()).then(|| format!("Void, because too little was served: {shown}{more}."))
+}
+
+/// Share of the answers to an operation above which, if they are refusals, it is told what they come from.
+const MOSTLY: f64 = 0.5;
+
+/// Those cells that refused most of what they were asked for, where the workload says what that comes from and what mends it.
+fn refusing(result: &RunResult, names: &Names) -> Option<String> {
+    let (operation, why) = workload(&result.plan.workload)?.refused?;
+    let of_cell = |cell: &CellResult| {
+        let refused = cell.answers_to(operation).refused_share();
+        let from_the_first = cell.measured_trials().into_iter().all(|trial| {
+            let first = trial.series.first().and_then(|second| second.ended.get(operation));
+            first.is_some_and(|ended| ended.get("refused") > ended.get("ok"))
+        });
+        let begun = if from_the_first { ", from the first second on" } else { "" };
+        (refused > MOSTLY).then(|| format!("{}, {}{begun}", names.cell(cell), percent(refused)))
+    };
+    let all: Vec<String> = result.cells.iter().filter_map(of_cell).collect();
+    let shown = all.get(..NAMED).unwrap_or(&all).join("; ");
+    let more = all.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    (!all.is_empty()).then(|| format!("Most {operation}s were refused: {shown}{more}: {why}."))
 }
 
 /// For each group of cells that do the same work, the fastest one that promised to hold and did. Cells of different
@@ -136,7 +160,8 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     let is_lucky = |cell: &CellResult| !cell.is_promised() && cell.verdict() == Verdict::Holds;
     let those = if result.cells.iter().any(is_lucky) { "that hold by promise" } else { "that hold" };
     let said = groups.iter().filter_map(|(group, cells)| {
-        let said = leader(cells, those, names)?;
+        let of = if alone || group.is_empty() { String::new() } else { format!(" of {group}") };
+        let said = leader(cells, those, &of, names)?;
         // most of a group's name stands in the cell's name
         let unsaid: Vec<&str> = group.split(", ").filter(|part| !said.contains(part)).collect();
         let place =
@@ -174,7 +199,7 @@ fn level(cell: &CellResult) -> String {
 /// The fastest of several cells, and the cells from which the noise does not tell it apart; of a single cell its figure.
 /// Only whole trials count: one that was cut short has the time in it that it waited for its server. In an open loop,
 /// whose throughput is the offered rate, the 99th percentile of the response time decides among the cells that keep up.
-fn leader(cells: &[&CellResult], those: &str, names: &Names) -> Option<String> {
+fn leader(cells: &[&CellResult], those: &str, of_group: &str, names: &Names) -> Option<String> {
     let open = cells.iter().any(|cell| cell.rate.is_some());
     let (able, behind): (Vec<&CellResult>, Vec<&CellResult>) =
         cells.iter().partition(|cell| !open || keeps_up(cell));
@@ -192,11 +217,8 @@ fn leader(cells: &[&CellResult], those: &str, names: &Names) -> Option<String> {
         let _ = write!(late, "; too few operations for a p99 were done by {}", listed(&untold, names));
     }
     let Some(((best, value), others)) = ranked.split_first() else {
-        let none = if untold.is_empty() {
-            "No cell that holds did all of its rate"
-        } else {
-            "No cell that holds did all of its rate with enough operations for a p99"
-        };
+        let enough = if untold.is_empty() { "" } else { " with enough operations for a p99" };
+        let none = format!("No cell{of_group} that holds did all of its rate{enough}");
         let all: Vec<&CellResult> = behind.into_iter().chain(untold).collect();
         return open.then(|| format!("{none}: {}", listed(&all, names)));
     };
@@ -464,6 +486,22 @@ mod tests {
         let text = said(&result);
         let none = "No cell that holds did all of its rate with enough operations for a p99: sqlite soft";
         assert!(text.contains(none), "{text}");
+    }
+
+    /// Stock that was sold out before the measured part leaves nothing to measure.
+    #[test]
+    fn refusals_of_most_captures_are_told_with_what_mends_them() {
+        let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        assert!(!said(&result).contains("refused"));
+        for trial in &mut result.cells[0].trials {
+            let captures = &mut trial.operations[0];
+            let times = LatencyFigures { count: 49_000, ..captures.service["ok"].clone() };
+            captures.service.insert("refused".to_owned(), times);
+            trial.series[0].ended.get_mut("capture").unwrap().insert("refused".to_owned(), 49_000);
+        }
+        let text = said(&result);
+        let sold_out = "Most captures were refused: sqlite native, 98 %, from the first second on: the stock was sold out; a larger --initial-max";
+        assert!(text.contains(sold_out), "{text}");
     }
 
     #[test]

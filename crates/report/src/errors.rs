@@ -1,10 +1,12 @@
-//! How many operations ended in errors, and from which share of them on the rate of the others says nothing.
+//! Whether a store served: how many operations ended in errors or were never started, and since when none succeeded. Beyond
+//! some, the rate of the others says nothing.
 
 use crate::{CellResult, OperationFigures, SecondFigures, TrialResult, figure::total, tables::percent};
 
 /// The outcomes that are errors. A refusal is an answer; and an operation is given up after conflicts only where the plan says
 /// so, or because the trial is over.
-const ERRORS: [&str; 2] = ["failed", "unknown"];
+const ERRORS: [&str; 2] = ["failed", UNKNOWN];
+const UNKNOWN: &str = "unknown";
 
 /// All others.
 const OTHERS: [&str; 3] = ["ok", "refused", "conflict"];
@@ -15,10 +17,75 @@ const OTHERS: [&str; 3] = ["ok", "refused", "conflict"];
 /// store shows.
 const MOST: f64 = 0.01;
 
+/// The share of arrivals (5 %) above which, if they were never started, a cell's rate is void: it is not the rate that was asked for,
+/// and the times of the others are not those that users would have had.
+const MOST_DROPPED: f64 = 0.05;
+
+/// Fewest whole seconds without an answer, at the end of a trial, of which it is told.
+const SILENT: u64 = 2;
+
+/// Since which second of the measured part, of so many seconds, no operation of these kinds (of any, if none is named) had one of these
+/// outcomes, to its end. `None` where that is shorter than two whole seconds, at most twice as long as a silence before, or what
+/// chance would show in one of a thousand such trials: where `k` operations may end at any time, all of them end in the first `t` of
+/// `T` seconds with the probability `(t / T)^k`.
+#[must_use]
+pub fn silent_from(
+    series: &[SecondFigures],
+    seconds: f64,
+    outcomes: &[&str],
+    counted: &[String],
+) -> Option<u64> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    // it saturates, and no length is negative
+    let whole = (seconds + 1e-6).floor() as u64;
+    let of = |second: &SecondFigures| {
+        let named = second.ended.iter().filter(|(name, _)| counted.is_empty() || counted.contains(name));
+        let ended = named.flat_map(|(_, ended)| ended);
+        total(ended.filter(|(outcome, _)| outcomes.contains(&outcome.as_str())).map(|(_, count)| *count))
+    };
+    let served: Vec<(u64, u64)> = series
+        .iter()
+        .filter(|second| second.second < whole)
+        .map(|second| (second.second, of(second)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    let begun = served.last()?.0.saturating_add(1);
+    let silent = whole.saturating_sub(begun);
+    let between = served.windows(2).map(|two| two[1].0.saturating_sub(two[0].0).saturating_sub(1));
+    let longest = between.chain([served[0].0]).max().unwrap_or(0);
+    let by_chance = (begun as f64 / whole as f64).powf(total(served.iter().map(|(_, count)| *count)) as f64);
+    (silent >= SILENT && silent > longest.saturating_mul(2) && by_chance < 0.001).then_some(begun)
+}
+
 impl TrialResult {
+    /// Since which second nothing was acknowledged, to the end of the measured part; none where something was. Of a trial with faults,
+    /// or one that was cut short, that is told of these.
+    pub(crate) fn unsuccessful_from(&self) -> Option<u64> {
+        self.silent(&["ok"])
+    }
+
+    /// The same of answers, acknowledged or refused.
+    fn unanswered_from(&self) -> Option<u64> {
+        self.silent(&["ok", "refused"])
+    }
+
+    fn silent(&self, outcomes: &[&str]) -> Option<u64> {
+        if self.stopped.is_some() || self.times_of_faults().next().is_some() {
+            return None;
+        }
+        silent_from(&self.series, self.seconds, outcomes, &self.counted)
+    }
+
+    /// Share of the arrivals that were never started; 0 in a closed loop.
+    fn dropped(&self) -> f64 {
+        let of = self.arrived.offered;
+        if of > 0 { (self.arrived.dropped as f64 / of as f64).min(1.0) } else { 0.0 }
+    }
+
     /// Share of the operations that ended in errors in the measured part or, where it is more, of the whole seconds in which
     /// nothing but errors ended: clients that a server turns away come back ever more slowly, and so meet few errors. What
-    /// ended while a fault of the plan was under way is left out: it was to be expected. `None` where nothing is left.
+    /// ended while a fault of the plan was under way is left out: it was to be expected. So are, for as long as an unanswered operation
+    /// took at most, those that were unanswered after it: they may have begun within it. `None` where nothing is left.
     pub(crate) fn errors(&self) -> Option<f64> {
         Some(self.errors_of_all()?.0)
     }
@@ -26,19 +93,31 @@ impl TrialResult {
     /// The same, and of how many operations it is the share.
     pub(crate) fn errors_of_all(&self) -> Option<(f64, u64)> {
         let faults: Vec<(f64, f64)> = self.times_of_faults().collect();
-        let count = |outcomes: &[&str]| {
-            if faults.is_empty() {
-                return total(self.operations.iter().map(|operation| ended(operation, outcomes)));
-            }
-            let apart = self.series.iter().filter(|second| is_apart(second, &faults));
-            total(apart.map(|second| ended_in(second, outcomes)))
+        let (errors, others) = if faults.is_empty() {
+            let count = |outcomes: &[&str]| total(self.operations.iter().map(|each| ended(each, outcomes)));
+            (count(&ERRORS), count(&OTHERS))
+        } else {
+            let apart = || self.series.iter().filter(|second| is_apart(second, &faults));
+            let errors = apart().map(|second| self.errors_in(second, &faults));
+            (total(errors), total(apart().map(|second| ended_in(second, &OTHERS))))
         };
-        let (errors, others) = (count(&ERRORS), count(&OTHERS));
         let all = errors.saturating_add(others);
         if all == 0 {
             return None;
         }
         Some(((errors as f64 / all as f64).max(self.seconds_of_errors(&faults)), all))
+    }
+
+    /// How many operations ended in errors in a second apart from faults, without those that may have begun within one.
+    fn errors_in(&self, second: &SecondFigures, faults: &[(f64, f64)]) -> u64 {
+        let unanswered = self.operations.iter().filter_map(|each| each.service.get(UNKNOWN));
+        let longest = unanswered.map(|times| times.max_ns).max().unwrap_or(0) as f64 / 1e9;
+        let is_late = |(begun, over): &(f64, f64)| {
+            let from = second.second as f64;
+            from + 1.0 > *begun && from < over + longest
+        };
+        let outcomes = if faults.iter().any(is_late) { &ERRORS[..1] } else { &ERRORS[..] };
+        ended_in(second, outcomes)
     }
 
     /// Share of the whole seconds, apart from faults, in which operations ended, and all of them in errors.
@@ -48,8 +127,7 @@ impl TrialResult {
         let (mut all, mut of_errors) = (0_u32, 0_u32);
         for second in whole {
             all += 1;
-            let ended = |outcomes: &[&str]| ended_in(second, outcomes);
-            of_errors += u32::from(ended(&ERRORS) > 0 && ended(&OTHERS) == 0);
+            of_errors += u32::from(self.errors_in(second, faults) > 0 && ended_in(second, &OTHERS) == 0);
         }
         if all > 0 { f64::from(of_errors) / f64::from(all) } else { 0.0 }
     }
@@ -85,21 +163,35 @@ impl CellResult {
         self.measured_trials().into_iter().filter_map(TrialResult::errors).reduce(f64::max)
     }
 
-    /// Whether so few operations ended in errors that the rate of the others says something.
-    pub(crate) fn is_serving(&self) -> bool {
-        self.errors().is_none_or(|errors| errors <= MOST)
+    /// The largest share of arrivals that were never started, of the same trials.
+    pub(crate) fn dropped(&self) -> f64 {
+        self.measured_trials().into_iter().map(TrialResult::dropped).fold(0.0, f64::max)
     }
 
-    /// What is said of a cell whose rate is void for its errors: `12 % errors`.
-    pub(crate) fn too_many_errors(&self) -> Option<String> {
-        let errors = self.errors().filter(|errors| *errors > MOST)?;
-        Some(format!("{} errors", percent(errors)))
+    /// Whether the store served so much of what it was asked for, and for so long, that its rate says something.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.not_served().is_none()
+    }
+
+    /// What is said of a cell whose rate is void because too little was served: `12 % errors`.
+    pub(crate) fn not_served(&self) -> Option<String> {
+        let errors = self.errors().filter(|errors| *errors > MOST);
+        let dropped = Some(self.dropped()).filter(|dropped| *dropped > MOST_DROPPED);
+        let silent = self.measured_trials().into_iter().filter_map(TrialResult::unanswered_from).min();
+        let said = [
+            errors.map(|errors| format!("{} errors", percent(errors))),
+            dropped.map(|dropped| format!("{} of the arrivals dropped", percent(dropped))),
+            silent.map(|from| format!("no answer from {from} s on")),
+        ];
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        (!said.is_empty()).then(|| said.join(", "))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{InjectionFigures, conclusion::conclusion, dimensions::Names, sample::Grid};
+    use super::*;
+    use crate::{ArrivalFigures, InjectionFigures, conclusion::conclusion, dimensions::Names, sample::Grid};
 
     /// Has each trial end so many operations in errors for 1,000 others, of which some were given up when it was over.
     fn with_errors(errors: u64) -> crate::RunResult {
@@ -124,12 +216,121 @@ mod tests {
         assert!(serving.cells[1].is_serving() && !serving.cells[1].prices.is_empty());
         let failing = with_errors(12);
         let cell = &failing.cells[1];
-        assert_eq!(cell.too_many_errors().as_deref(), Some("1.2 % errors"));
+        assert_eq!(cell.not_served().as_deref(), Some("1.2 % errors"));
         assert!(!cell.is_serving() && cell.prices.is_empty());
         let said = |result: &crate::RunResult| conclusion(result, &Names::of(&result.cells));
-        let void = "Void, because too many operations ended in errors: sqlite native, 1.2 % errors.";
+        let void = "Void, because too little was served: sqlite native, 1.2 % errors.";
         assert!(said(&failing).contains(void) && !said(&serving).contains("Void"), "{}", said(&failing));
         assert!(said(&serving).contains(" ok/s") && !said(&failing).contains(" ok/s"), "{}", said(&failing));
+    }
+
+    /// A series with so many operations that ended so in each second.
+    fn series(counts: &[(&str, u64)]) -> Vec<SecondFigures> {
+        let of = |(second, (outcome, count)): (usize, &(&str, u64))| SecondFigures {
+            second: second as u64,
+            ended: [("capture".to_owned(), [((*outcome).to_owned(), *count)].into())].into(),
+            p50_ns: 1,
+            p99_ns: 1,
+            max_ns: 1,
+        };
+        counts.iter().enumerate().map(of).collect()
+    }
+
+    #[test]
+    fn it_is_told_since_when_nothing_succeeded() {
+        let from = |counts: &[u64]| {
+            let counts: Vec<(&str, u64)> = counts.iter().map(|count| ("ok", *count)).collect();
+            silent_from(&series(&counts), counts.len() as f64, &["ok"], &[])
+        };
+        assert_eq!(from(&[900, 800, 900, 700, 0, 0, 0, 0, 0, 0, 0, 0]), Some(4));
+        assert_eq!(from(&[900, 0, 0, 0]), Some(1));
+        // a store that stood still before may do so again
+        assert_eq!(from(&[900, 0, 0, 900, 0, 0, 0]), None);
+        assert_eq!(from(&[900, 900, 900, 900, 0]), None, "one second is short");
+        // of few operations the last ones come early now and then
+        assert_eq!(from(&[1, 0, 1, 1, 1, 0, 1, 0, 0, 0]), None);
+        assert_eq!(from(&[0, 0, 0, 0]), None);
+        assert_eq!(from(&[]), None);
+    }
+
+    #[test]
+    fn a_store_that_fills_up_has_no_rate_that_is_said() {
+        let mut result = Grid { seconds: 12, ..Grid::default() }.result();
+        let name = crate::conclusion::conclusion;
+        let ok = [("ok", 900); 4];
+        let filled = |outcome| series(&[&ok[..], &[(outcome, 2); 8]].concat());
+        for trial in &mut result.cells[1].trials {
+            trial.series = filled("failed");
+        }
+        let said = |result: &crate::RunResult| {
+            let names = Names::of(&result.cells);
+            (name(result, &names), crate::notes::notes(result, &names, true).join("\n"))
+        };
+        let (told, noted) = said(&result);
+        assert!(
+            told.contains(
+                "Void, because too little was served: sqlite native, 67 % errors, no answer from 4 s on."
+            ),
+            "{told}"
+        );
+        assert!(!told.contains("ok/s"), "{told}");
+        assert!(
+            noted.contains("nothing was acknowledged from 4 s on, to the end at 12.0 s: 16 failed"),
+            "{noted}"
+        );
+        // what is refused is answered, so that the rate stands; but that is told, too
+        for trial in &mut result.cells[1].trials {
+            trial.series = filled("refused");
+        }
+        let (told, noted) = said(&result);
+        assert!(
+            told.contains("ok/s") && noted.contains("to the end at 12.0 s: 16 refused"),
+            "{told}\n{noted}"
+        );
+    }
+
+    #[test]
+    fn a_cell_that_drops_arrivals_has_no_price() {
+        let mut result = Grid::default().result();
+        for cell in &mut result.cells {
+            cell.rate = Some(10.0);
+            cell.trials[0].arrived =
+                ArrivalFigures { offered: 100, started: 31, completed: 31, late: 30, dropped: 69 };
+        }
+        result.price().unwrap();
+        let cell = &result.cells[1];
+        assert_eq!(
+            (cell.not_served().as_deref(), cell.prices.len()),
+            (Some("69 % of the arrivals dropped"), 0)
+        );
+        result.cells[1].trials[0].arrived.dropped = 5;
+        assert!(result.cells[1].is_serving());
+    }
+
+    /// What was sent within an outage is given up a timeout after it.
+    #[test]
+    fn what_is_unanswered_a_timeout_after_a_fault_is_no_error() {
+        let mut trial = Grid { seconds: 10, ..Grid::default() }.result().cells.remove(0).trials.remove(0);
+        trial.operations[0].name = "capture".to_owned();
+        trial.series = series(&[("ok", 50); 10]);
+        let late = trial.series[5].ended.get_mut("capture").unwrap();
+        late.insert("unknown".to_owned(), 8);
+        let kill: InjectionFigures = serde_json::from_value(serde_json::json!({
+            "fault": "kill", "member": "server", "due_seconds": 3.0, "at_seconds": 3.1, "back_seconds": 3.2,
+            "answered_seconds": 3.5, "last_ok_seconds": 3.1, "next_ok_seconds": 3.6,
+        }))
+        .unwrap();
+        trial.injections = vec![kill];
+        let mut given_up = |seconds: u64| {
+            let times = crate::LatencyFigures {
+                max_ns: seconds * 1_000_000_000,
+                ..trial.operations[0].service["ok"].clone()
+            };
+            trial.operations[0].service.insert("unknown".to_owned(), times);
+            trial.errors()
+        };
+        assert_eq!(given_up(1), Some(8.0 / 458.0));
+        assert_eq!(given_up(2), Some(0.0));
     }
 
     #[test]

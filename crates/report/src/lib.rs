@@ -43,6 +43,7 @@ pub use capacity::{
     Capacity, Headroom, KneeFigures, Limit, Next, OperationTimes, RateEstimate, RateFigures, Room, Used,
 };
 pub use csv::{CsvError, csv};
+pub use errors::silent_from;
 pub use figure::{bytes, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram, is_enough};
 pub use markdown::markdown;

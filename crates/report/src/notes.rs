@@ -31,7 +31,7 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 20] = [
+const SORTS: [&str; 21] = [
     "cells not run",
     "limits",
     "settings",
@@ -47,6 +47,7 @@ const SORTS: [&str; 20] = [
     "verdicts",
     "faults",
     "overload",
+    "nothing acknowledged",
     "drift",
     "dependent seconds",
     "the bench's limit",
@@ -55,8 +56,17 @@ const SORTS: [&str; 20] = [
 ];
 
 /// The sorts of notes that say nothing of a search, whose trials have different rates and go beyond what a store carries.
-const OF_ONE_RATE: [&str; 8] =
-    ["outages", "sessions", "price of faults", "faults", "overload", "drift", "dependent seconds", "the bench's limit"];
+const OF_ONE_RATE: [&str; 9] = [
+    "outages",
+    "sessions",
+    "price of faults",
+    "faults",
+    "overload",
+    "nothing acknowledged",
+    "drift",
+    "dependent seconds",
+    "the bench's limit",
+];
 
 /// A note on some cells or trials: its sort, its text, and the cells or trials that it is about.
 struct Note {
@@ -840,6 +850,9 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
         );
         notes.push(("overload", text));
     }
+    if let Some(from) = trial.unsuccessful_from() {
+        notes.push(("nothing acknowledged", unsuccessful(trial, from)));
+    }
     if !trial.server_log.is_empty() {
         let lines = trial.server_log.iter().map(|line| format!("\n  | {}", shortened(line)));
         notes.push((
@@ -848,6 +861,22 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
         ));
     }
     notes
+}
+
+/// Since when nothing was acknowledged in a trial, and how operations ended instead.
+fn unsuccessful(trial: &TrialResult, from: u64) -> String {
+    let mut ended: BTreeMap<&str, u64> = BTreeMap::new();
+    let later = trial.series.iter().filter(|second| second.second >= from);
+    for (outcome, times) in
+        later.flat_map(|second| second.ended.values()).flatten().filter(|(name, _)| *name != "ok")
+    {
+        let all = ended.entry(outcome).or_default();
+        *all = all.saturating_add(*times);
+    }
+    let ended: Vec<String> =
+        ended.into_iter().map(|(outcome, times)| format!("{} {outcome}", count(times))).collect();
+    let instead = if ended.is_empty() { "nothing ended".to_owned() } else { ended.join(", ") };
+    format!("nothing was acknowledged from {from} s on, to the end at {:.1} s: {instead}", trial.seconds)
 }
 
 /// A line cut to a length that a terminal shows.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use acidtest_model::EffectiveDurability;
 
-use crate::{Guarantee, guarantee::DURABILITY, moments::OLDEST_LOST, queue::HOLES};
+use crate::{Guarantee, guarantee::DURABILITY, inventory::IN_WORDS, moments::OLDEST_LOST, queue::HOLES};
 
 /// Whether the guarantees held. Ordered by how much it speaks against a result: the worst verdict of several trials
 /// is their maximum.
@@ -94,9 +94,14 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// For example `oversold 12 units`, or `lost 41 updates` (of `lost_updates`).
+    /// For example `oversold 12 units`, or `lost 41 updates` (of `lost_updates`), or `754 sold units are still on the shelf` (of
+    /// `surplus`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, count, unit, .. } = self;
+        if let Some((_, one, several)) = IN_WORDS.iter().find(|(known, ..)| known == name) {
+            let words = if *count == 1 { one } else { several };
+            return write!(f, "{} {words}", acidtest_model::count(*count));
+        }
         let own = name.strip_suffix(unit.as_str()).and_then(|rest| rest.strip_suffix('_')).unwrap_or(name);
         let unit = match (count, unit.strip_suffix("ies"), unit.strip_suffix('s')) {
             (1, Some(stem), _) => format!("{stem}y"),
@@ -423,7 +428,7 @@ mod tests {
             audit.across_restart(Restart { keeps, is_same, is_known: true }, none);
             assert_eq!((audit.verdict, audit.breaks_promise(none)), (verdict, breaks), "{keeps} {is_same}");
             assert!(audit.evidence.is_empty(), "no crash is known by which a loss could be told");
-            let is_told = audit.to_string().contains("deficit 3 units");
+            let is_told = audit.to_string().contains("3 units are gone that nobody bought");
             assert!(is_told && audit.findings.iter().all(|one| one.count == 0 || one.guarantee != LOCK.name));
             // what no loss explains stays proved
             torn.findings.push(Finding::new("torn", 1, "units", INTEGRITY));

@@ -45,6 +45,9 @@ pub struct WorkloadKind {
     pub shares: &'static [(&'static str, &'static str, &'static str)],
     /// The operations and spans that tables explain, by name, each with a sentence that follows `name: `.
     pub terms: &'static [(&'static str, &'static str)],
+    /// The operation of which it is told where most are refused, and what that comes from and what mends it, as the end of a
+    /// sentence; none where refusals are as they should be.
+    pub refused: Option<(&'static str, &'static str)>,
     /// What its audit does not prove where clients are in several processes, as a part of a sentence; empty if it
     /// proves the same.
     pub apart: &'static str,

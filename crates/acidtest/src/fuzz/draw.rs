@@ -6,7 +6,7 @@ use acidtest_model::{Durability, Lock, Span};
 use acidtest_report::{ArrivalKind, Plan};
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
 use rand::{
-    RngExt,
+    RngExt, SeedableRng,
     seq::{IndexedRandom, index},
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -56,13 +56,21 @@ pub(crate) fn case(
         let plan = plan(rng, workload, clock);
         let sound = if planted.is_some() && chance(rng, 0.3) { rng.random_range(1..=plan.trials) } else { 0 };
         let halt = (clock == Clock::Simulated && chance(rng, 0.15)).then(|| rng.random_range(5..200));
-        let case = FuzzCase { seed: rng.random_range(0..1 << 40), clock, sound, halt, store, plan };
+        let seed = rng.random_range(0..1 << 40);
+        store.full = room(seed);
+        let case = FuzzCase { seed, clock, sound, halt, store, plan };
         match grid(&case) {
             Ok(grid) if grid.cells.len() * case.plan.trials as usize <= MOST_TRIALS => return case,
             Ok(_) => {}
             Err(_) => *refused += 1,
         }
     }
+}
+
+/// After how many changes a store is full: one store in seven, drawn apart from the rest of its case.
+fn room(seed: u64) -> Option<u64> {
+    let mut rng = Rng::seed_from_u64(seed);
+    chance(&mut rng, 1.0 / 7.0).then(|| rng.random_range(1..300))
 }
 
 fn chance(rng: &mut Rng, share: f64) -> bool {

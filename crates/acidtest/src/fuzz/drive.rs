@@ -88,6 +88,7 @@ async fn trials(case: &FuzzCase, grid: &Grid, store: &Memory, done: &mut CaseRes
             let cell = grid.cells[index];
             number += 1;
             store.plant(number > case.sound);
+            store.make_room();
             store.come_back().await;
             let trial = trial(case, &cell, grid, store, (round, number), &mut kept).await?;
             done.trials.push(trial);

@@ -132,7 +132,7 @@ fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
 
 /// Whether a store's faults may keep a client from completing any operation.
 fn disturbs(faults: &Faults) -> bool {
-    let Faults { unanswered, delays, conflicts, failures, swapped, cuts, .. } = *faults;
+    let Faults { unanswered, delays, conflicts, failures, swapped, cuts, full, .. } = *faults;
     let shares = [unanswered, delays, conflicts, failures, swapped, cuts];
-    faults.outages || shares.iter().any(|share| *share > 0.0)
+    faults.outages || full.is_some() || shares.iter().any(|share| *share > 0.0)
 }

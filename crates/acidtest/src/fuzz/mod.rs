@@ -163,7 +163,7 @@ impl Broken {
 #[cfg(test)]
 mod tests {
     use acidtest_model::Lock;
-    use acidtest_report::Plan;
+    use acidtest_report::{Plan, SecondFigures, silent_from};
     use acidtest_store_memory::Faults;
     use acidtest_workloads::{
         Finding, Verdict,
@@ -263,6 +263,32 @@ mod tests {
             done.trials[0].driven.audited.audit.findings = vec![oversold];
             assert_eq!(judge::judge(&killed, &done).map(|wrong| wrong.kind), wrong);
         }
+    }
+
+    /// A store that has no room for further changes fails each of them without effect: nobody may accuse it, and a report says
+    /// since when nothing succeeded.
+    #[test]
+    fn a_store_that_fills_up_holds_and_it_is_told_since_when() {
+        let plan = Plan {
+            locks: vec![Lock::Native],
+            clients: vec![4],
+            trials: 1,
+            warmup: "0s".parse().unwrap(),
+            duration: "12s".parse().unwrap(),
+            ..case().plan
+        };
+        let store = Faults { delays: 1.0, full: Some(1_000), ..Faults::default() };
+        let filled = FuzzCase { store, plan, ..case() };
+        let done = drive::drive(&filled).unwrap();
+        assert_eq!(judge::judge(&filled, &done), None);
+        let driven = &done.trials[0].driven;
+        assert_eq!(driven.audited.audit.verdict, Verdict::Holds);
+        let names: Vec<&str> = driven.measurement.operations.iter().map(|each| each.name).collect();
+        let series: Vec<SecondFigures> =
+            driven.measurement.series.iter().map(|second| SecondFigures::of(second, &names)).collect();
+        let ok: Vec<u64> = series.iter().map(|second| second.ok_of(&[])).collect();
+        let full_at = ok.iter().rposition(|ok| *ok > 0).unwrap() as u64 + 1;
+        assert_eq!(silent_from(&series, 12.0, &["ok"], &[]), Some(full_at), "{ok:?}");
     }
 
     /// The parts of a case that do not matter for its failure are removed, and the others are kept.

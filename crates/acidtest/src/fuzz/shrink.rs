@@ -48,6 +48,7 @@ fn stores(store: Faults) -> Vec<Faults> {
         Faults { unanswered: 0.0, ..store },
         Faults { cuts: 0.0, ..store },
         Faults { failures: 0.0, ..store },
+        Faults { full: None, ..store },
         Faults { swapped: 0.0, ..store },
         Faults { conflicts: 0.0, ..store },
         Faults { delays: 0.0, ..store },

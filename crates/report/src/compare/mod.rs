@@ -365,7 +365,7 @@ fn void(a: &[&CellResult], b: &[&CellResult]) -> Option<Void> {
             });
         }
     }
-    let too_many = |cells: &[&CellResult]| cells.iter().find_map(|cell| cell.too_many_errors());
+    let too_many = |cells: &[&CellResult]| cells.iter().find_map(|cell| cell.not_served());
     if let Some(errors) = too_many(b) {
         let of_a = too_many(a).map(|errors| format!("A had {errors}, "));
         let fails = of_a.is_none();

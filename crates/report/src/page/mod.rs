@@ -425,12 +425,7 @@ fn data(trial: &TrialResult) -> String {
 
 /// The messages of a trial's audit, store and server.
 fn said(trial: &TrialResult) -> Markup {
-    let findings: Vec<String> = trial
-        .audit
-        .findings
-        .iter()
-        .map(|finding| format!("{} {} {}", finding.name, count(finding.count), finding.unit))
-        .collect();
+    let findings: Vec<String> = trial.audit.findings.iter().map(ToString::to_string).collect();
     let evidence: Vec<String> =
         trial.audit.evidence.iter().map(|(name, value)| format!("{name} {value}")).collect();
     html! {

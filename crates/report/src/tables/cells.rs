@@ -41,6 +41,8 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     let voids = result.cells.iter().any(|cell| !cell.is_serving());
     let fail = result.cells.iter().any(|cell| cell.errors().is_some_and(|errors| errors > 0.0));
     others.extend(fail.then_some(("errors", if voids { Needed } else { Middle })));
+    let drop = result.cells.iter().any(|cell| cell.dropped() > 0.0);
+    others.extend(drop.then_some(("dropped", if voids { Needed } else { Middle })));
     others.extend([("refused", Low), ("conflicts", Low), ("retries", Low)]);
     let mut table = columns.table(others);
     for cell in &result.cells {
@@ -57,6 +59,7 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
         row.extend(own.of_cell(cell).into_iter().map(Entry::right));
         row.extend(is_disturbed.then(|| Entry::right(longest_outage(cell))));
         row.extend(fail.then(|| Entry::right(cell.errors().map_or_else(|| NOT_THERE.to_owned(), errors))));
+        row.extend(drop.then(|| Entry::right(errors(cell.dropped()))));
         row.push(totals(&|operation| operation.refusals));
         row.push(totals(&|operation| operation.conflicts));
         row.push(totals(&|operation| operation.retries));
@@ -246,7 +249,7 @@ fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> Entry {
     })
 }
 
-/// A share of errors: one that is not 0 is not shown as if it were.
+/// A share of errors, or of what was dropped: one that is not 0 is not shown as if it were.
 fn errors(share: f64) -> String {
     if share > 0.0 && share < 0.0005 { "< 0.1 %".to_owned() } else { percent(share) }
 }

@@ -243,6 +243,10 @@ pub struct Faults {
     /// Share of operations that the store answers as failed, without effect. With some of them it says that it serves nobody
     /// for now.
     pub failures: f64,
+    /// How many changes of a trial the store has room for: every later one fails without effect, as on a disk that is full. No
+    /// limit where it is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full: Option<u64>,
     /// Share of operations that something between client and store, such as a proxy, has passed on, and answers with an
     /// error of its own.
     pub swapped: f64,
@@ -329,6 +333,7 @@ impl fmt::Display for Faults {
             share(self.delays, "slow"),
             share(self.conflicts, "conflicts"),
             share(self.failures, "failures"),
+            self.full.map(|changes| format!("full after {changes} changes")),
             share(self.swapped, "answered by a proxy"),
             share(self.cuts, "connections lost"),
             share(self.redeliveries, "delivered again"),
@@ -371,6 +376,12 @@ impl Plant {
     /// Whether this bug is planted and turned on.
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.faults.bug == Some(bug) && !self.world.is_sound()
+    }
+
+    /// How a store without room answers a change; none where it has room for it.
+    pub(crate) fn no_room(&self) -> Option<Attempt> {
+        let full = self.faults.full.is_some_and(|changes| self.world.change() >= changes);
+        full.then(|| Attempt::Failed(Fault::answered("planted: no room is left for it")))
     }
 
     /// Draws true with this probability, from 0 to 1.

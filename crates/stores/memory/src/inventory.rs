@@ -244,7 +244,7 @@ impl Connection {
 impl Operations for Connection {
     async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         let mut pending = self.pending((capture.sku, capture.condition, capture.source));
-        let attempt = match self.link.send().await {
+        let attempt = match self.link.send_change().await {
             Ok(()) => {
                 let attempt = self.store.capture(capture, taken).await;
                 self.link.answer_attempt(attempt).await
@@ -262,7 +262,7 @@ impl Operations for Connection {
     async fn release(&mut self, release: &Release) -> Attempt {
         let mut pending = self.pending((release.sku, release.condition, release.source));
         locked(&pending.table.witness).sent(release);
-        let attempt = match self.link.send().await {
+        let attempt = match self.link.send_change().await {
             Ok(()) => {
                 let attempt = self.store.release(release).await;
                 self.link.answer_attempt(attempt).await

@@ -163,6 +163,11 @@ impl Memory {
         self.world.plant(does);
     }
 
+    /// Makes room anew in a store that is [full](Faults::full) after some changes.
+    pub fn make_room(&self) {
+        self.world.make_room();
+    }
+
     /// Waits until the simulated outage, if there is one, is over; looks every millisecond.
     pub async fn come_back(&self) {
         while !self.world.is_there() {

@@ -252,7 +252,7 @@ impl logs::Operations for Connection {
     async fn send(&mut self, request: &Request) -> Attempt {
         // until it is answered
         self.witness(request, &Attempt::Unknown(Fault::lost("not answered")));
-        let attempt = match self.link.send().await {
+        let attempt = match self.link.send_change().await {
             // entries conflict with nobody: a gateway whose queue is full refuses them
             Err(Attempt::Conflict) => Attempt::Refused,
             Err(attempt) => attempt,

@@ -433,7 +433,7 @@ impl Operations for Connection {
             locked(&self.table.witness).doubt(scan);
         }
         let pending = Pending { table: Arc::clone(&self.table), scans };
-        let attempt = match self.link.send().await {
+        let attempt = match self.link.send_change().await {
             Ok(()) => {
                 let attempt = self.count_and_insert(scans, inserted).await;
                 self.link.answer_attempt(attempt).await

@@ -279,7 +279,14 @@ impl Connector {
     fn plant(&self, is_calm: bool) -> Plant {
         let mut faults = self.world.faults;
         if is_calm {
-            faults = Faults { unanswered: 0.0, failures: 0.0, swapped: 0.0, redeliveries: 0.0, ..faults };
+            faults = Faults {
+                unanswered: 0.0,
+                failures: 0.0,
+                swapped: 0.0,
+                redeliveries: 0.0,
+                full: None,
+                ..faults
+            };
             // loading stops at a message that failed to be published, and nobody loses a consumer before a trial
             let fails = [Bug::LateApply, Bug::BelieveProxy];
             faults.bug = faults.bug.filter(|bug| !CUTS.contains(bug) && !fails.contains(bug));
@@ -436,6 +443,12 @@ impl Publisher {
         }
         if self.ack != Ack::None && plant.happens(plant.faults.failures) {
             return Some(plant.failure());
+        }
+        // without acknowledgements no client is told of a lack of room
+        if self.ack != Ack::None
+            && let Some(full) = plant.no_room()
+        {
+            return Some(full);
         }
         let done = publish(state, plant, self.connection, bodies);
         Some(if self.ack == Ack::None { done } else { plant.passed_on(done) })

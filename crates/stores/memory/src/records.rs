@@ -484,7 +484,9 @@ impl Connection {
         let layout = table.layout;
         let mut pending = Pending { requests: self.begin(requests), table, ended: false };
         let mut found = vec![Found::default(); requests.len()];
-        let attempt = match self.link.send().await {
+        let changes = requests.iter().any(|each| !matches!(each.action, Action::Read | Action::Scan));
+        let sent = if changes { self.link.send_change().await } else { self.link.send().await };
+        let attempt = match sent {
             Ok(()) => {
                 let attempt = self.store.perform(requests, &mut found).await;
                 self.link.answer_attempt(attempt).await

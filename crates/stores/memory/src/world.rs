@@ -47,6 +47,8 @@ pub(crate) struct World {
     seeds: AtomicU64,
     connections: AtomicU64,
     struck: AtomicU64,
+    /// Number of changes that were asked for since there was room last.
+    changes: AtomicU64,
     is_sound: AtomicBool,
     presence: Mutex<Availability>,
     told: Mutex<Told>,
@@ -94,6 +96,7 @@ impl World {
             seeds: AtomicU64::new(seed),
             connections: AtomicU64::new(0),
             struck: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             is_sound: AtomicBool::new(false),
             presence: Mutex::new(presence),
             told: Mutex::default(),
@@ -124,6 +127,16 @@ impl World {
 
     pub(crate) fn is_there(&self) -> bool {
         self.presence().is_some()
+    }
+
+    /// Makes room anew for as many changes as it has room for.
+    pub(crate) fn make_room(&self) {
+        self.changes.store(0, Relaxed);
+    }
+
+    /// Counts a change that is asked for; returns how many there were before it.
+    pub(crate) fn change(&self) -> u64 {
+        self.changes.fetch_add(1, Relaxed)
     }
 
     /// Counts a strike of the bug.
@@ -267,6 +280,15 @@ impl Link {
             return Err(Attempt::Conflict);
         }
         Ok(())
+    }
+
+    /// The same of an operation that changes something, for which the store needs room.
+    ///
+    /// # Errors
+    /// The same, and a failure where there is no room.
+    pub(crate) async fn send_change(&mut self) -> Result<(), Attempt> {
+        self.send().await?;
+        self.plant.no_room().map_or(Ok(()), Err)
     }
 
     /// Carries an answer back, after its delay.

@@ -21,6 +21,23 @@
 //! | `misplaced` | tuples | missing from, doubled in, or foreign to the final stock |
 //! | `off_sequence` | units | difference from the final state of a replayed sequence |
 
+/// What findings of an inventory mean in a shop, for one and for several: by name, and with the count before it.
+pub(crate) const IN_WORDS: [(&str, &str, &str); 5] = [
+    ("surplus", "sold unit is still on the shelf", "sold units are still on the shelf"),
+    ("deficit", "unit is gone that nobody bought", "units are gone that nobody bought"),
+    ("negative", "shelf holds less than nothing", "shelves hold less than nothing"),
+    (
+        "misplaced",
+        "shelf is missing, there twice, or unknown",
+        "shelves are missing, there twice, or unknown",
+    ),
+    (
+        "off_sequence",
+        "unit differs from what the sequence leaves",
+        "units differ from what the sequence leaves",
+    ),
+];
+
 mod audit;
 mod client;
 mod ledger;

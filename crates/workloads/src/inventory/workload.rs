@@ -31,6 +31,10 @@ pub const KIND: WorkloadKind = WorkloadKind {
     counts: &[],
     shares: &[],
     terms: &[],
+    refused: Some((
+        "capture",
+        "the stock was sold out; a larger --initial-max, or a smaller --capture-share, leaves more to sell",
+    )),
     apart: "units that were oversold and put back before the end go unnoticed",
     demand: None,
     parameters: Parameters::described,

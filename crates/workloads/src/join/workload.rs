@@ -28,6 +28,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     counts: &[],
     shares: &[],
     terms: &[],
+    refused: None,
     apart: "",
     demand: None,
     parameters: Parameters::described,

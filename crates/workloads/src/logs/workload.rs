@@ -56,6 +56,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
         "a request, until it is acknowledged; a connection that has to be opened for it is part of its time. Refused by a \
          full queue, failed without a connection, unknown when it was given up.",
     )],
+    refused: None,
     apart: "the most clients at once is the sum of what each process had",
     demand: None,
     parameters: Parameters::described,

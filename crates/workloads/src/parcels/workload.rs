@@ -43,6 +43,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
         ("hash", "all scans of a parcel are read"),
         ("id", "one scan is read by its SCAN_ID"),
     ],
+    refused: None,
     apart: "a read is held only against what the same process inserted",
     demand: Some(DEMAND),
     parameters: Parameters::described,

@@ -32,6 +32,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     counts: &[],
     shares: &[],
     terms: &[],
+    refused: None,
     apart: "a stale read is found only where the same process wrote",
     demand: None,
     parameters: Parameters::described,
