@@ -326,7 +326,7 @@ mod tests {
     fn a_finding_is_said_in_words() {
         let said = |name, count, unit| Finding::new(name, count, unit, INTEGRITY).to_string();
         assert_eq!(said("lost_updates", 1_041, "updates"), "lost 1,041 updates");
-        assert_eq!(said("off_sequence", 3, "units"), "off sequence 3 units");
+        assert_eq!(said("off_sequence", 3, "units"), "3 units differ from what the sequence leaves");
         assert_eq!(said("torn", 1, "records"), "torn 1 record");
         assert_eq!(said("duplicated", 1, "deliveries"), "duplicated 1 delivery");
     }

@@ -20,6 +20,7 @@ use self::probe::Probe;
 use crate::{
     CapacityPlan, CellResult, RunResult, TrialResult, UnreadableHistogram,
     figure::{DAY, four_digits, three_digits},
+    latency::is_enough,
 };
 
 /// What a search found on a cell. Rates are operations a second that were offered over all clients.
@@ -152,6 +153,16 @@ pub struct OperationTimes {
     pub p50_ns: Option<f64>,
     /// The 99th percentile; none where more were not served.
     pub p99_ns: Option<f64>,
+    /// Of how many operations they are: of the probe that has fewest. None if an older acidtest did not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
+}
+
+impl OperationTimes {
+    /// Whether they are of so many operations that this percentile of them is shown.
+    pub(crate) fn is_enough(&self, percent: f64) -> bool {
+        self.operations.is_none_or(|operations| is_enough(operations, percent))
+    }
 }
 
 /// What client, server, disk and locks did at a rate.
@@ -367,7 +378,9 @@ fn at_one_rate(probes: &[&(Probe, Observation)]) -> RateFigures {
             let seen = probes.iter().filter_map(|(probe, _)| probe.times.get(name));
             median(seen.map(|times| figure(times).unwrap_or(f64::INFINITY))).filter(|time| time.is_finite())
         };
-        (name.clone(), OperationTimes { p50_ns: of(|times| times.p50_ns), p99_ns: of(|times| times.p99_ns) })
+        let operations = probes.iter().filter_map(|(probe, _)| probe.times.get(name)?.operations).min();
+        let (p50_ns, p99_ns) = (of(|times| times.p50_ns), of(|times| times.p99_ns));
+        (name.clone(), OperationTimes { p50_ns, p99_ns, operations })
     });
     let used =
         |figure: fn(&Used) -> Option<f64>| median(probes.iter().filter_map(|(probe, _)| figure(&probe.used)));

@@ -44,6 +44,12 @@ struct Served {
 }
 
 impl Served {
+    /// How many there were, served or not.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it saturates, and no number is negative
+    fn operations(&self) -> u64 {
+        self.times.as_ref().map_or(0, |times| times.count).saturating_add(self.missing as u64)
+    }
+
     /// The time that so many percent are not slower than, in nanoseconds; infinite where more were not served. `None` where there
     /// was nothing to be served.
     fn percentile(&self, percent: f64) -> Result<Option<f64>, UnreadableHistogram> {
@@ -116,7 +122,8 @@ impl Probe {
         let mut times = BTreeMap::new();
         for (name, each) in served.iter().filter(|(_, each)| each.on_schedule) {
             let of = |percent| Ok(each.percentile(percent)?.filter(|time: &f64| time.is_finite()));
-            times.insert(name.clone(), OperationTimes { p50_ns: of(50.0)?, p99_ns: of(99.0)? });
+            let operations = Some(each.operations());
+            times.insert(name.clone(), OperationTimes { p50_ns: of(50.0)?, p99_ns: of(99.0)?, operations });
         }
         let settled = match trial.stopped.as_ref().map(|stopped| &*stopped.reason) {
             _ if trial.audit.breaks_promise(&cell.without) => Some(Ended::Broke),

@@ -137,6 +137,21 @@ fn what_is_shown_is_the_golden_one() {
     assert!(page.contains("Latency over rate") && page.contains("\"kind\":\"capacity\""));
 }
 
+/// The p99 of a rate at which little was done is about the maximum.
+#[test]
+fn a_rate_of_few_operations_has_no_p99_in_the_curve() {
+    let mut result = plain(&["p99<20ms", "errors<0.1%"]);
+    let mut shown = |operations| {
+        let curve = &mut result.cells[0].capacity.as_mut().unwrap().curve;
+        for times in curve.iter_mut().flat_map(|figures| figures.times.values_mut()) {
+            assert!(times.operations.is_some_and(|seen| seen > 0));
+            (times.operations, times.p99_ns) = (Some(operations), Some(7.77e6));
+        }
+        markdown(&result).contains("7.77 ms")
+    };
+    assert!(shown(1_000) && !shown(999));
+}
+
 /// No rate at which a promise broke is given, however well it met its objectives.
 #[test]
 fn a_rate_at_which_the_audit_broke_is_not_given() {

@@ -126,7 +126,10 @@ pub(super) fn capacities(result: &RunResult, names: &Names, prefix: &str) -> Vec
     let of_search = |(place, (cell, found)): (usize, (&CellResult, &Capacity))| {
         let operations = distinct(found.curve.iter().flat_map(|figures| figures.times.keys()));
         let lines = operations.into_iter().enumerate().map(|(color, name)| {
-            let point = |figures: &RateFigures| Some((figures.per_second, figures.times.get(name)?.p99_ns?));
+            let point = |figures: &RateFigures| {
+                let times = figures.times.get(name).filter(|times| times.is_enough(99.0))?;
+                Some((figures.per_second, times.p99_ns?))
+            };
             let (x, y) =
                 found.curve.iter().filter_map(point).map(|(x, y)| (four_digits(x), four_digits(y))).unzip();
             Curve { label: format!("{name} p99"), x, y, color: color % LINES, ..Curve::default() }

@@ -138,15 +138,16 @@ pub(crate) fn curves(result: &RunResult, columns: &Columns<'_>) -> Table {
             row.push(Entry::verdict(format!("{} of {probes}", figures.met), verdict));
             let time =
                 |time: Option<f64>| Entry::right(time.map_or_else(|| "not served".to_owned(), nanoseconds));
-            let each = |of: fn(&OperationTimes) -> Option<f64>| {
+            let each = |percent: f64, of: fn(&OperationTimes) -> Option<f64>| {
                 let entry = move |name| {
-                    figures.times.get(name).map_or_else(|| or_none(None), |times| time(of(times)))
+                    let times = figures.times.get(name).filter(|times| times.is_enough(percent));
+                    times.map_or_else(|| or_none(None), |times| time(of(times)))
                 };
                 operations.iter().map(entry)
             };
-            row.extend(each(|times| times.p99_ns));
+            row.extend(each(99.0, |times| times.p99_ns));
             row.push(Entry::right(percent(figures.errors)));
-            row.extend(each(|times| times.p50_ns));
+            row.extend(each(50.0, |times| times.p50_ns));
             row.push(Entry::verdict(figures.verdict, figures.verdict));
             row.push(Entry::right(cores(figures.used.client_cores)));
             row.push(or_none(figures.used.server_cores.map(cores)));

@@ -340,7 +340,7 @@ mod tests {
     fn what_is_no_tuple_is_misplaced() {
         let mut world = world(3, 50, 0.0);
         world.held.push(StockRow::foreign());
-        assert_eq!(verdict(&world).to_string(), "broken: misplaced 1 tuple");
+        assert_eq!(verdict(&world).to_string(), "broken: 1 shelf is missing, there twice, or unknown");
     }
 
     #[test]
