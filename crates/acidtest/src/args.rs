@@ -146,13 +146,13 @@ Examples:
       how many operations a second SQLite carries; the estimate of the time comes first
   acidtest capacity parcels --store postgres,redis --slo 'insert:p99<5ms' --demand 4051/s --growth 3%/month
       two stores side by side, and for how long each carries a demand that grows
-  acidtest capacity inventory --store postgres --durability none,process,disk --hold 10s --probes 24
-      what durability costs in capacity, in shorter probes and fewer of them
+  acidtest capacity inventory --store postgres --durability none,process,disk --budget 5m
+      what durability costs in capacity, in half of the time
   acidtest capacity --resume results/20261122T101500Z-4711-inventory.json
       go on where a search was interrupted";
 
 #[derive(Debug, Args)]
-#[command(mut_arg("duration", |arg| arg.long("hold").help("For how long every objective must hold at a rate [default: 30s]")),
+#[command(mut_arg("duration", |arg| arg.long("hold").help("For how long every objective must hold at a rate [default: 5s to 30s, as they need]")),
           mut_arg("demand", |arg| arg.help("Operations that come: 4051/s, 350M/day; the capacity is held against it")),
           mut_arg("arrivals", |arg| arg.help("How arrivals are spaced [default: poisson]")),
           mut_arg("trials", |arg| arg.hide(true)), mut_arg("ops", |arg| arg.hide(true)), mut_arg("rate", |arg| arg.hide(true)),
@@ -179,10 +179,13 @@ pub(crate) struct Search {
     /// How the demand grows: 3%/month, or a day, week or year
     #[arg(long, value_name = "GROWTH", allow_hyphen_values = true)]
     pub(crate) growth: Option<Growth>,
-    /// Most probes of a search, 8 to 1,000 [default: 64]
+    /// Most time that the search on a cell takes; it ends sooner where it knows enough [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) budget: Option<Span>,
+    /// Most probes of a search, whatever they take, 8 to 1,000 [default: 1000]
     #[arg(long, value_name = "N")]
     pub(crate) probes: Option<u32>,
-    /// How near the estimate is to be: half of its 95 % interval [default: 3.5%]
+    /// How near the even odds are to be before a rate is confirmed: half of their 95 % interval [default: 3.5%]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) within: Option<Share>,
 }
@@ -192,6 +195,7 @@ impl Search {
         let given = [
             ("slo", self.slo.is_some()),
             ("growth", self.growth.is_some()),
+            ("budget", self.budget.is_some()),
             ("probes", self.probes.is_some()),
             ("within", self.within.is_some()),
         ];
@@ -202,6 +206,7 @@ impl Search {
     fn apply_to(&self, plan: &mut Plan) {
         let search = plan.capacity.get_or_insert_with(CapacityPlan::default);
         set(&mut search.slo, self.slo.as_ref());
+        set(&mut search.budget, self.budget.as_ref());
         set(&mut search.probes, self.probes.as_ref());
         set(&mut search.within, self.within.as_ref());
         search.growth = self.growth.or(search.growth);
@@ -591,10 +596,16 @@ impl Run {
         let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
         if let Some(search) = &self.search {
             // a file that says how long a trial is measured says it of a probe, too
-            if plan.capacity.is_none() && plan.duration == Plan::of(&plan.workload).duration {
+            let begins = plan.capacity.is_none();
+            let is_said = plan.duration != Plan::of(&plan.workload).duration || driving.duration.is_some();
+            if begins && !is_said {
                 plan.duration = CapacityPlan::HOLD;
             }
             search.apply_to(plan);
+            if let Some(search) = &mut plan.capacity {
+                search.adaptive =
+                    driving.duration.is_none() && if begins { !is_said } else { search.adaptive };
+            }
         }
         set(&mut plan.stores, grid.store.as_ref());
         set(&mut plan.locks, grid.lock.as_ref());

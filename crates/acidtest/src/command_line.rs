@@ -26,7 +26,7 @@ pub(crate) fn command_line(plan: &Plan) -> String {
     words.one("trials", &plan.trials, &usual.trials);
     match search {
         None => words.one("duration", &plan.duration, &usual.duration),
-        Some(_) => words.one("hold", &plan.duration, &CapacityPlan::HOLD),
+        Some(search) => words.some("hold", Some(&plan.duration).filter(|_| !search.adaptive)),
     }
     words.some("ops", plan.ops.as_ref());
     // a sequence begins at its beginning, and so without one
@@ -52,6 +52,7 @@ pub(crate) fn command_line(plan: &Plan) -> String {
     if let Some(search) = search {
         let usual = CapacityPlan::default();
         words.list("slo", &search.slo, &usual.slo);
+        words.one("budget", &search.budget, &usual.budget);
         words.one("probes", &search.probes, &usual.probes);
         words.one("within", &search.within, &usual.within);
         words.some("growth", search.growth.as_ref());

@@ -61,7 +61,7 @@ pub(crate) fn status(result: &RunResult) -> Status {
 
 /// The status of a search: whether it found a capacity, and one that carries the demand.
 fn of_search(cell: &CellResult) -> Status {
-    let found = cell.capacity.as_ref().filter(|found| found.per_second.is_some());
+    let found = cell.capacity.as_ref().filter(|found| found.carried.is_some());
     let carries = |found: &Capacity| found.headroom.as_ref().is_none_or(|headroom| headroom.times >= 1.0);
     match found {
         _ if cell.capacity.as_ref().is_some_and(|found| matches!(found.limit, Limit::Gone { .. })) => {

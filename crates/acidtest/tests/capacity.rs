@@ -32,7 +32,7 @@ fn a_search_says_what_it_found_in_every_format() {
         "capacity",
         "inventory",
         "--slo",
-        "p99<100ms",
+        "p90<100ms",
         "--slo",
         "errors<50%",
         "--demand",
@@ -41,13 +41,13 @@ fn a_search_says_what_it_found_in_every_format() {
         "3%/month",
     ];
     let ended = bench.run(&short(&words));
-    assert!(ended.stderr.contains("1 search of 10 probes of 200ms after 50ms warm-up"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 search of 10m at most (--budget), with probes of 200ms after 50ms warm-up"), "{}", ended.stderr);
     let found = result(&bench)["cells"][0]["capacity"].clone();
-    let has_one = found["per_second"].is_f64();
+    let has_one = found["carried"].is_f64();
     assert_eq!(ended.code, Some(if has_one { 0 } else { 6 }), "{}{}", ended.stdout, ended.stderr);
     let said = if has_one { "sqlite native carries" } else { "has no capacity to tell" };
     for word in
-        [said, "stopped by", "capture p99", "errors", "client CPU", "capacity: the highest open-loop rate"]
+        [said, "stopped by", "capture p99", "errors", "client CPU", "capacity: the open-loop rate at which"]
     {
         assert!(ended.stdout.contains(word), "no \"{word}\" in {}", ended.stdout);
     }
@@ -89,7 +89,7 @@ fn an_objective_that_no_rate_meets_tells_the_best_seen() {
     let ended = bench.run(&words).expect(6);
     assert!(ended.stdout.contains("no rate meets p99<1ns; the best seen was"), "{}", ended.stdout);
     let found = &result(&bench)["cells"][0]["capacity"];
-    assert_eq!((&found["per_second"], &found["limit"]["what"]), (&Value::Null, &"no_rate".into()), "{found}");
+    assert_eq!((&found["carried"], &found["limit"]["what"]), (&Value::Null, &"no_rate".into()), "{found}");
     bench.assert_clean();
 }
 
@@ -157,7 +157,7 @@ fn of_a_store_that_dies_half_way_what_is_known_is_kept() {
 #[test]
 fn bad_objectives_and_options_without_effect_are_refused() {
     let bench = Bench::new();
-    let cases: [(&[&str], &[&str]); 14] = [
+    let cases: [(&[&str], &[&str]); 15] = [
         (&["--slo", "p99<20mz"], &["\"mz\" is not its unit", "p99<20mz\n", "^^", "remedy: it is a time"]),
         (&["--slo", "eror<1%"], &["did you mean \"errors\"?"]),
         (&["--slo", "captur:p99<1s"], &["did you mean \"capture\"?", "capture, release"]),
@@ -171,6 +171,7 @@ fn bad_objectives_and_options_without_effect_are_refused() {
         (&["--trace"], &["has no effect here"]),
         (&["--fault", "kill@3s"], &["--fault has no effect here"]),
         (&["--probes", "3"], &["--probes must be between 8 and 1,000"]),
+        (&["--budget", "0s"], &["--budget must be between 1s and 7 days"]),
         (&["--hold", "0s"], &["--hold must not be empty or zero"]),
     ];
     for (more, expected) in cases {

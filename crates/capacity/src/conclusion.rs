@@ -5,17 +5,21 @@ use crate::knee::Knee;
 /// The end of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conclusion {
-    /// The capacity (operations a second): a rate that passed twice or more, lies at or below the estimate, and below
-    /// every rate at which the audit broke or could not tell. `None` if the bench was the limit, no rate met, or the
-    /// search ended before a rate above was seen to fail.
+    /// The capacity (operations a second): the rate that 95 % of fresh probes are expected to meet, confirmed by fresh probes at that
+    /// very rate. It lies below the even odds, and below every rate at which the audit broke or could not tell. `None` if the bench or
+    /// the machine was the limit, no rate met, or the search ended before a rate was confirmed.
     pub capacity: Option<f64>,
     /// Highest rate that passed twice or more (operations a second), whether or not it is the capacity: what is known
     /// when a search ends early. Below every rate at which the audit broke or could not tell.
     pub passed: Option<f64>,
-    /// Probes at the capacity, or else at the rate that passed, in which every objective held, and all that told.
+    /// Probes at the rate that passed in which every objective held, and all that told.
     pub passes: (usize, usize),
-    /// What the fit of all probes says. `None` if none met or none missed.
-    pub estimate: Option<Estimate>,
+    /// Fresh probes at the capacity in which every objective held, and all that told: those that were made after it had been chosen.
+    pub fresh: (usize, usize),
+    /// The even odds, by the fit of all probes. `None` if none met or none missed.
+    pub even_odds: Option<Estimate>,
+    /// Ends of the 95 % interval of the rate that 95 % of the probes meet (operations a second), by the same fit.
+    pub expected: Option<(f64, f64)>,
     /// Why the search went no higher.
     pub why: Why,
     /// Probes that were made.
@@ -26,7 +30,7 @@ pub struct Conclusion {
     pub knee: Option<Knee>,
 }
 
-/// The rate that the median machine holds: half of the probes at it meet.
+/// The even odds: the rate that the median machine holds, at which half of the probes meet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The rate (operations a second).
@@ -104,8 +108,10 @@ pub enum Why {
         /// The probe that came nearest.
         best: Best,
     },
-    /// All probes were made before the estimate was narrow enough, or before a rate at or below it passed twice.
+    /// The budget was spent before a rate was confirmed.
     Budget,
+    /// Other programs used so much of the machine, for so many probes, that nothing more could be said of the store.
+    Machine,
     /// The highest rate allowed was met: the capacity is that or more.
     AtLimit {
         /// That rate (operations a second).

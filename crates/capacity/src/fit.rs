@@ -16,6 +16,12 @@
 //! likelihoods are concave in their one parameter, so that bisection of the derivative finds the maximum. The
 //! logistic distribution stands for the normal one (it is within 1 % of it at 1.702 times the argument) because its
 //! tails are heavier: a stall far from the knee does not widen everything.
+//!
+//! *Drift*: a machine that is slow now is probably slow in the next probe, too, and then many probes tell no more than a few
+//! independent ones. The speeds are taken as an autoregression of the first order. Its coefficient comes from how much the
+//! outcomes of neighbours in time agree beyond what their rates explain, raised by its small-sample bias (Kendall, *Note on bias
+//! in the estimation of autocorrelation*, 1954) and by its standard error. The intervals are those of the number of independent
+//! probes that the probes are worth.
 
 /// What one probe tells the fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,15 +41,61 @@ pub(crate) struct Fit {
     pub(crate) centre: f64,
     /// Standard deviation between probes (natural log of the rate that a probe would have held).
     pub(crate) spread: f64,
-    /// Half of the width of the 95 % interval of the centre.
-    pub(crate) half: f64,
+    /// Standard error of the centre, drift included.
+    pub(crate) error: f64,
+    /// The number of independent probes at the centre that those which were made are worth.
+    pub(crate) worth: f64,
+    /// Whether all probes met up to a rate, and missed above it.
+    pub(crate) in_order: bool,
+}
+
+/// The 95 % quantile of the logistic distribution that stands for a normal one with a deviation of 1: ln(0.95 / 0.05) over
+/// [`NORMAL`], where a normal one has 1.645.
+const MOST: f64 = 1.73;
+
+/// The same of 99 %: what is aimed at. A rate that only just 95 % meet seldom passes its confirmation, and below the knee, where
+/// latency hardly rises, what varies by chance has a longer tail than the fit knows.
+const AIM: f64 = 2.70;
+
+impl Fit {
+    /// How many standard errors lie on either side of an estimate in its 95 % interval: Student's t with as many degrees of freedom
+    /// as independent probes but one, to two terms of its expansion (Abramowitz and Stegun, 26.7.5).
+    fn errors(&self) -> f64 {
+        let freedom = (self.worth - 1.0).max(1.0);
+        1.96 + 2.37 / freedom + 2.82 / freedom.powi(2)
+    }
+
+    /// The 95 % interval of the centre.
+    pub(crate) fn interval(&self) -> (f64, f64) {
+        let half = self.errors() * self.error;
+        (self.centre - half, self.centre + half)
+    }
+
+    /// Standard error of the spread: it is known from the pairs of as many independent probes.
+    fn spread_error(&self) -> f64 {
+        self.spread / (2.0 * self.worth).sqrt()
+    }
+
+    /// The 95 % interval of the log rate at which 95 % of the probes meet. Where no outcomes contradict each other, nothing says that
+    /// probes differ at all, and it reaches as high as that of the centre.
+    pub(crate) fn most_interval(&self) -> (f64, f64) {
+        let middle = self.centre - MOST * self.spread;
+        let half = self.errors() * self.error.hypot(MOST * self.spread_error());
+        (middle - half, if self.in_order { self.interval().1 } else { middle + half })
+    }
+
+    /// The log rate at which 95 % of fresh probes are expected to meet, with all that is not known of centre and spread: a bound
+    /// of prediction, below the middle of [`Fit::most_interval`].
+    pub(crate) fn most(&self) -> f64 {
+        self.centre - AIM * self.spread.hypot(self.error).hypot(self.spread_error())
+    }
 }
 
 /// The logistic distribution at this many times its argument is nearest to the normal one.
 const NORMAL: f64 = 1.702;
 
 /// What is assumed of the spread before a probe (standard deviation of the natural log), with the weight of one probe.
-const ASSUMED: f64 = 0.07;
+const ASSUMED: f64 = 0.05;
 
 /// How far from the centre pairs tell the spread: this many times the spread, within these bounds (natural log).
 /// Further below, latency is that of an idle store, and noise turns pairs round that are far from the knee.
@@ -72,11 +124,70 @@ pub(crate) fn fit(samples: &[Sample]) -> Option<Fit> {
     let slope = NORMAL / spread;
     let information: f64 =
         samples.iter().map(|s| logistic(slope * (s.x - centre))).map(|p| p * (1.0 - p)).sum();
-    let error = 1.0 / (slope * information.sqrt());
-    // the spread is itself uncertain: it is taken at the upper end of what it may be
-    let doubt = 1.0 / (near.len() as f64).max(1.0).sqrt();
-    Some(Fit { centre, spread, half: 1.96 * error * (1.0 + doubt) })
+    let drift = inflation(dependence(&near, centre, slope), near.len() as f64);
+    Some(Fit {
+        centre,
+        spread,
+        error: (drift / information).sqrt() / slope,
+        // a probe at the centre tells the most, a quarter
+        worth: (4.0 * information / drift).max(1.0),
+        in_order: {
+            let highest = samples.iter().filter(|s| s.met).map(|s| s.x).fold(f64::NEG_INFINITY, f64::max);
+            samples.iter().all(|s| s.met || s.x > highest)
+        },
+    })
 }
+
+/// How much the speeds of neighbours in time depend on each other, 0 to below 1: the upper end of what outcomes and margins say.
+fn dependence(near: &[Sample], centre: f64, slope: f64) -> f64 {
+    if near.len() < FEW {
+        return UNKNOWN;
+    }
+    let count = near.len() as f64;
+    let outcomes = near.iter().map(|s| {
+        let expected = logistic(slope * (centre - s.x));
+        (f64::from(u8::from(s.met)) - expected) / (expected * (1.0 - expected)).sqrt().max(0.1)
+    });
+    let seen = agreement(&outcomes.collect::<Vec<_>>()).max(agreement(&beside_line(near)));
+    let most = seen + (1.0 + 3.0 * seen) / count + ((1.0 - seen * seen) / count).sqrt();
+    // two outcomes agree less than the speeds behind them: they correlate by 2/pi arcsin of what those do
+    (most.min(1.0) * std::f64::consts::FRAC_PI_2).sin().min(MOST_DEPENDENT)
+}
+
+/// How far the log margins lie beside a straight line over the log rate.
+fn beside_line(near: &[Sample]) -> Vec<f64> {
+    let known = near.iter().filter_map(|s| Some((s.x, s.margin.filter(|m| m.is_finite())?.clamp(-1.0, 1.0))));
+    let points: Vec<(f64, f64)> = known.collect();
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let across: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    let along: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    let slope = if across > 0.0 { along / across } else { 0.0 };
+    points.iter().map(|point| point.1 - y - slope * (point.0 - x)).collect()
+}
+
+/// The correlation of neighbours, 0 where it is negative or there is nothing to be seen.
+fn agreement(left: &[f64]) -> f64 {
+    let all: f64 = left.iter().map(|each| each * each).sum();
+    let neighbours: f64 = left.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    if all > 0.0 { (neighbours / all).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// By how much the variance of a mean of so many outcomes is larger than that of independent ones.
+fn inflation(dependence: f64, count: f64) -> f64 {
+    let (mut sum, mut behind, mut speeds) = (0.0, 1.0, dependence);
+    while behind < count && speeds > 1e-3 {
+        sum += (1.0 - behind / count) * speeds.asin() / std::f64::consts::FRAC_PI_2;
+        (behind, speeds) = (behind + 1.0, speeds * dependence);
+    }
+    1.0 + 2.0 * sum
+}
+
+/// Fewer outcomes than these tell nothing of drift.
+const FEW: usize = 6;
+/// What is assumed of neighbours where too few tell, and the most that is believed.
+const UNKNOWN: f64 = 0.5;
+const MOST_DEPENDENT: f64 = 0.97;
 
 /// The centre with the highest likelihood, given the spread.
 fn centre(samples: &[Sample], spread: f64) -> f64 {
@@ -212,14 +323,14 @@ mod tests {
         let fit = fit(&noisy(0.2, &[-0.2, -0.1, 0.0, 0.1, 0.2])).unwrap();
         assert!((fit.centre - 5.0).abs() < 0.02, "{fit:?}");
         assert!((0.15..0.25).contains(&fit.spread), "{fit:?}");
-        // 1.96 * 0.2 * sqrt(pi / 2) / sqrt(99) = 5 %, and a little for the distances
-        assert!((0.045..0.065).contains(&fit.half), "{fit:?}");
+        // 0.2 * sqrt(pi / 2) / sqrt(99) = 2.5 %, a little for the distances, and for a drift that may be there
+        assert!((0.023..0.040).contains(&fit.error), "{fit:?}");
     }
 
     #[test]
     fn quiet_machine_is_seen_to_be_quiet() {
         let fit = fit(&noisy(0.02, &[-0.1, -0.05, 0.0, 0.05, 0.1])).unwrap();
-        assert!(fit.spread < 0.04 && fit.half < 0.02, "{fit:?}");
+        assert!(fit.spread < 0.04 && fit.error < 0.01, "{fit:?}");
     }
 
     #[test]
@@ -252,6 +363,6 @@ mod tests {
             .map(|(n, m)| Sample { x: n as f64, met: n < 3, margin: Some(*m) })
             .collect();
         let fit = fit(&samples).unwrap();
-        assert!(fit.centre.is_finite() && fit.spread.is_finite() && fit.half > 0.0, "{fit:?}");
+        assert!(fit.centre.is_finite() && fit.spread.is_finite() && fit.error > 0.0, "{fit:?}");
     }
 }

@@ -3,10 +3,10 @@
 //! 1. *Bracket*: from the first rate, twice as much while met, half as much while missed.
 //! 2. *Bisect* on the geometric scale down to neighbours of the grid. As soon as outcomes contradict each other (a miss
 //!    below a pass), or when both neighbours are confirmed by a second probe, it goes on with
-//! 3. *Estimate*: all probes are fitted (`fit`), and further ones are made around the estimate until its interval is
-//!    narrow enough. On a machine that is always equally fast, it is from the start.
-//! 4. *Settle*: the highest rate at or below the estimate that passed twice is the capacity; probes are made until
-//!    there is one.
+//! 3. *Estimate*: all probes are fitted (`fit`), and further ones are made around the even odds until their interval is narrow
+//!    enough, the demand lies clearly on one side of what most probes meet, or the budget leaves no more than the next step takes.
+//! 4. *Confirm*: the rate that 95 % of fresh probes are expected to meet becomes the candidate, and fresh probes are made at it. If
+//!    too many of them miss, it is given up, and a lower one is confirmed anew.
 //! 5. *Fill* the curve up to enough different rates.
 //!
 //! What stands above all this is the *wall*: the lowest rate at which the audit broke (once is enough), it could not
@@ -39,6 +39,8 @@ pub enum Ended {
     Unknown,
     /// The bench could not offer the rate.
     BenchLimited,
+    /// Other programs took so much of the machine that nothing can be said of the store, whatever was measured.
+    MachineLimited,
     /// The store died.
     Gone,
 }
@@ -54,6 +56,8 @@ pub struct Observation {
     pub margins: Vec<f64>,
     /// Latency for the curve (seconds), such as the 99th percentile, if it was measured.
     pub latency: Option<f64>,
+    /// Seconds that it took in all, with what came before and after it: what it costs the budget.
+    pub seconds: f64,
 }
 
 /// What to do next.
@@ -71,21 +75,56 @@ pub enum Step {
 pub struct Search {
     settings: Settings,
     observations: Vec<Observation>,
+    /// What is confirmed, or has been; it follows from the observations.
+    candidate: Option<Candidate>,
+    /// Lowest candidate that was given up.
+    refused: Option<i32>,
 }
 
-/// Passes that confirm a rate.
+/// A rate that most probes are expected to meet, with what fresh ones said.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Candidate {
+    index: i32,
+    met: usize,
+    missed: usize,
+}
+
+/// Fresh probes that have to meet at a candidate, and how many more for each one that missed.
+const FRESH: usize = 20;
+const FRESH_AFTER_MISS: usize = 14;
+
+impl Candidate {
+    /// A sequential test (Wald, 1945) of a rate that 98 % meet against one that 85 % meet, in whole probes: a miss weighs as much as
+    /// 14 that met.
+    fn is_confirmed(self) -> bool {
+        self.met >= FRESH + FRESH_AFTER_MISS * self.missed
+    }
+
+    fn is_refused(self) -> bool {
+        self.missed > 0 && self.met <= FRESH_AFTER_MISS * (self.missed - 1)
+    }
+
+    /// Half of the fresh probes met, and as many more as for its misses: what a search gives that ends before its time.
+    fn is_half_confirmed(self) -> bool {
+        self.met >= FRESH / 2 + FRESH_AFTER_MISS * self.missed
+    }
+}
+
+/// Passes at a rate after which it is said that it passed.
 const CONFIRMED: usize = 2;
+/// Probes in a row on a machine that others use, after which the search ends.
+const DISTURBED: usize = 10;
+/// Probes without which an early answer to the demand is not believed.
+const EARLIEST: usize = 15;
 /// Times that the bench or the audit has to fail to tell at a rate, to be believed.
 const WALLED: usize = 2;
-/// Probes of the budget that are left for the capacity's confirmation.
-const RESERVE: usize = 8;
-/// Misses after which a rate that did not pass twice is given up, although the estimate says that it should.
-const REFUSED: usize = 4;
+/// Probes of the budget that are left for the candidate's confirmation, and for the half of a second one.
+const RESERVE: usize = FRESH + FRESH / 2;
 /// Every other probe for the estimate lies this many standard deviations from it.
 const AROUND: f64 = 0.5;
 /// Up to so many probes, they lie this far off (natural log of the rate) or further. Near the estimate alone, a noisy
 /// machine looks quiet by chance too often, and the search stops too early.
-const EXPLORED: usize = 40;
+const EXPLORED: usize = 24;
 const EXPLORE: f64 = 0.1;
 /// Probes about that far off without which no estimate is believed to be narrow.
 const ENOUGH: usize = 6;
@@ -152,6 +191,7 @@ enum Outcome {
     Walled,
     NoRateMeets,
     Budget(Option<i32>),
+    Machine(Option<i32>),
     Gone(f64),
 }
 
@@ -159,7 +199,7 @@ impl Search {
     /// A search that knows nothing yet. Errors: [`Settings::check`].
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
-        Ok(Self { settings, observations: Vec::new() })
+        Ok(Self { settings, observations: Vec::new(), candidate: None, refused: None })
     }
 
     /// All that the search was told, in order: to resume it, tell a new one with the same settings the same.
@@ -172,6 +212,84 @@ impl Search {
     /// the estimate, the wall and the curve, but cannot become the capacity.
     pub fn told(&mut self, observation: Observation) {
         self.observations.push(observation);
+        self.judge_candidate();
+    }
+
+    /// Counts the last probe for the candidate, gives up one that cannot be the capacity, and chooses the next one when it is time.
+    fn judge_candidate(&mut self) {
+        let view = self.view();
+        if let (Some(last), Some(candidate)) = (self.observations.last(), self.candidate) {
+            let (ended, is_there) = (last.ended, self.index(last.rate) == Some(candidate.index));
+            let counted = |ended: bool| usize::from(ended && is_there);
+            let candidate = Candidate {
+                met: candidate.met + counted(ended == Ended::Met),
+                missed: candidate.missed + counted(matches!(ended, Ended::Missed { .. })),
+                ..candidate
+            };
+            let is_above = view.fit.is_some_and(|fit| candidate.index > self.at_or_below(fit.centre.exp()));
+            self.candidate = Some(candidate);
+            if candidate.is_refused() || candidate.index >= view.wall.0 || is_above {
+                self.refused = Some(self.refused.map_or(candidate.index, |least| least.min(candidate.index)));
+                self.candidate = None;
+            }
+        }
+        if self.candidate.is_none() && self.is_ready(&view) {
+            self.candidate = self.most(&view).map(|index| Candidate { index, met: 0, missed: 0 });
+        }
+    }
+
+    /// Highest index that 95 % of fresh probes are expected to meet; none where even the lowest was given up.
+    fn most(&self, view: &View) -> Option<i32> {
+        let fitted = view.fit.map_or(i32::MAX, |fit| self.at_or_below(fit.most().exp()).max(self.lowest()));
+        #[allow(clippy::cast_possible_truncation)] // a share of an octave's steps
+        let step = view.fit.map_or(2, |fit| {
+            (fit.spread / 2.0_f64.ln() * f64::from(self.settings.steps_per_octave())) as i32
+        });
+        let lower = self.refused.map_or(i32::MAX, |refused| refused - step.max(2));
+        let index = fitted.min(lower).min(view.wall.0 - 1);
+        if index >= self.lowest() {
+            return Some(index);
+        }
+        // a refused rate just above the lowest leaves that one
+        Some(self.lowest())
+            .filter(|lowest| *lowest < view.wall.0 && self.refused.is_none_or(|refused| refused > *lowest))
+    }
+
+    /// How many more probes the budget allows, if they take as long as the last few.
+    fn left(&self) -> usize {
+        let count = self.observations.len();
+        let spent: f64 = self.observations.iter().map(|o| o.seconds.max(0.0)).sum();
+        let last = &self.observations[count.saturating_sub(5)..];
+        let each = last.iter().map(|o| o.seconds.max(0.0)).sum::<f64>() / last.len().max(1) as f64;
+        let by_number = self.settings.probes.saturating_sub(count);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+        let by_time = ((self.settings.seconds - spent) / each).max(0.0) as usize;
+        if each > 0.0 { by_number.min(by_time) } else { by_number }
+    }
+
+    /// Whether it is time to confirm a rate.
+    fn is_ready(&self, view: &View) -> bool {
+        let below = || view.tallies.range(..view.wall.0);
+        let met = below().filter(|(_, tally)| tally.met > 0).map(|(index, _)| *index).max();
+        let missed = below().filter(|(_, tally)| tally.missed > 0).map(|(index, _)| *index).min();
+        match (met, missed) {
+            // nothing was missed up to the wall; of a bench's own wall there is nothing to confirm
+            (Some(met), None) => met + 1 >= view.wall.0 && view.wall.1 != Wall::Bench,
+            (Some(met), Some(missed)) => {
+                let is_bracketed = missed < met
+                    || missed - met <= 2 && view.at(met).met >= CONFIRMED && view.at(missed).missed >= 2;
+                is_bracketed && (self.narrow(view) || self.is_demand_clear(view)) || self.left() <= RESERVE
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the demand is surely met by most probes, or surely not.
+    fn is_demand_clear(&self, view: &View) -> bool {
+        let (Some(demand), Some(fit)) = (self.settings.demand, view.fit) else { return false };
+        let demand = demand.ln();
+        self.samples(view.wall.0).len() >= EARLIEST
+            && (fit.most() >= demand || fit.most_interval().1 < demand)
     }
 
     /// What to do next. The same until the search is told more.
@@ -182,6 +300,12 @@ impl Search {
             Plan::Probe(index) => Step::Probe(self.rate(index)),
             Plan::Done(outcome) => Step::Done(Box::new(self.conclude(&view, &outcome))),
         }
+    }
+
+    /// The rate that is being confirmed (operations a second), with the fresh probes at it that met, and all that told.
+    #[must_use]
+    pub fn confirming(&self) -> Option<(f64, usize, usize)> {
+        self.candidate.map(|each| (self.rate(each.index), each.met, each.met + each.missed))
     }
 
     /// What is known so far of a search that did not come to its end, as if its probes were spent.
@@ -277,7 +401,7 @@ impl Search {
                 Ended::Broke => tally.broke += 1,
                 Ended::Unknown => tally.unknown += 1,
                 Ended::BenchLimited => tally.bench += 1,
-                Ended::Gone => {}
+                Ended::MachineLimited | Ended::Gone => {}
             }
         }
         for (index, tally) in &tallies {
@@ -323,12 +447,23 @@ impl Search {
         if top < self.lowest() {
             return Plan::Done(Outcome::Walled);
         }
-        if self.observations.len() >= self.settings.budget {
+        if self.left() == 0 {
             return Plan::Done(self.spent(view));
+        }
+        let disturbed = self.observations.iter().rev().take_while(|o| o.ended == Ended::MachineLimited);
+        if disturbed.count() >= DISTURBED {
+            return Plan::Done(Outcome::Machine(self.half_confirmed()));
         }
         let below = || view.tallies.range(..=top);
         if let Some((index, _)) = below().find(|(_, tally)| tally.undecided()) {
             return Plan::Probe(*index);
+        }
+        if let Some(candidate) = self.candidate {
+            return if candidate.is_confirmed() {
+                self.fill(view, Outcome::Found(candidate.index), candidate.index)
+            } else {
+                Plan::Probe(candidate.index)
+            };
         }
         let met = below().filter(|(_, tally)| tally.met > 0).map(|(index, _)| *index).max();
         let missed = below().filter(|(_, tally)| tally.missed > 0).map(|(index, _)| *index).min();
@@ -358,11 +493,7 @@ impl Search {
         let (wall, kind) = view.wall;
         let top = wall - 1;
         if met >= top {
-            return if view.at(top).confirmed() {
-                self.fill(view, Outcome::Walled, top)
-            } else {
-                Plan::Probe(top)
-            };
+            return if view.at(top).confirmed() { Plan::Done(Outcome::Walled) } else { Plan::Probe(top) };
         }
         let twice = met + self.settings.steps_per_octave();
         Plan::Probe(if twice < wall {
@@ -386,19 +517,11 @@ impl Search {
         }
     }
 
-    /// Some met and some missed: probes around the estimate until it is narrow enough.
+    /// Some met and some missed, and it is not yet time to confirm: a probe around the even odds.
     fn estimate(&self, view: &View) -> Plan {
-        let Some(fit) = view.fit else {
-            // cannot be fitted: the neighbours are all that is known
-            return self.settle(view);
-        };
-        if self.narrow(view) {
-            return self.settle(view);
-        }
-        if self.observations.len() + RESERVE >= self.settings.budget
-            && let Plan::Probe(index) = self.settle(view)
-        {
-            return Plan::Probe(index);
+        let Some(fit) = view.fit else { return Plan::Done(self.spent(view)) };
+        if self.most(view).is_none() {
+            return Plan::Done(Outcome::NoRateMeets);
         }
         let count = self.observations.len();
         // half of them at the estimate, the others on either side of it; far enough at first to see how wide they spread
@@ -414,8 +537,8 @@ impl Search {
 
     /// Whether the estimate can be believed to be narrow, as far as it lies below the wall.
     fn narrow(&self, view: &View) -> bool {
-        let Some(Fit { centre, half, .. }) = view.fit else { return false };
-        let (low, high) = (centre - half, centre + half);
+        let Some(fit) = view.fit else { return false };
+        let (centre, (low, high)) = (fit.centre, fit.interval());
         let ceiling = self.rate(view.wall.0).ln();
         let width = high.min(ceiling) - low.min(ceiling);
         width <= 2.0 * self.settings.tolerance && (low >= ceiling || self.explored(view, centre))
@@ -431,46 +554,32 @@ impl Search {
     /// Whether it is the wall, rather than an objective, that keeps the search from going above this index.
     fn walled_off(&self, view: &View, index: i32) -> bool {
         let (wall, kind) = view.wall;
-        let beyond = view.fit.is_some_and(|fit| fit.centre >= self.rate(wall).ln());
+        let beyond = view.fit.is_some_and(|fit| fit.most() >= self.rate(wall).ln());
         index == wall - 1 || (kind != Wall::Limit && beyond)
     }
 
-    /// The highest rate that may be the capacity.
-    fn target(&self, view: &View) -> i32 {
-        let top = view.wall.0 - 1;
-        view.fit.map_or(top, |fit| self.at_or_below(fit.centre.exp()).min(top))
+    /// The candidate, if it is confirmed.
+    fn confirmed(&self) -> Option<i32> {
+        self.candidate.filter(|candidate| candidate.is_confirmed()).map(|candidate| candidate.index)
     }
 
-    /// The estimate stands: finds the rate at or below it that passed twice.
-    fn settle(&self, view: &View) -> Plan {
-        for index in (self.lowest()..=self.target(view)).rev() {
-            let tally = view.at(index);
-            if tally.confirmed() {
-                return self.fill(view, Outcome::Found(index), index);
-            }
-            if tally.missed < REFUSED {
-                return Plan::Probe(index);
-            }
-        }
-        Plan::Done(Outcome::NoRateMeets)
+    /// The candidate, if half of its probes were made and say that it is one.
+    fn half_confirmed(&self) -> Option<i32> {
+        self.candidate.filter(|candidate| candidate.is_half_confirmed()).map(|candidate| candidate.index)
     }
 
     /// The budget is spent: what is known.
     fn spent(&self, view: &View) -> Outcome {
-        let target = self.target(view);
-        let confirmed = view.confirmed_up_to(target);
-        let any = |what: fn(&Tally) -> bool| view.tallies.range(..view.wall.0).any(|(_, tally)| what(tally));
-        let (met, missed) = (any(|tally| tally.met > 0), any(|tally| tally.missed > 0));
-        if met && !missed && confirmed == Some(view.wall.0 - 1) {
-            return Outcome::Walled;
+        if let Some(index) = self.confirmed() {
+            return Outcome::Found(index);
         }
-        if !met && view.at(self.lowest()).failed() {
+        let any = |what: fn(&Tally) -> bool| view.tallies.range(..view.wall.0).any(|(_, tally)| what(tally));
+        if !any(|tally| tally.met > 0) && view.at(self.lowest()).failed() {
             return Outcome::NoRateMeets;
         }
-        match confirmed {
-            Some(index) if met && missed && self.narrow(view) => Outcome::Found(index),
-            found => Outcome::Budget(found.filter(|_| missed)),
-        }
+        let known = self.half_confirmed();
+        let disturbed = self.observations.iter().filter(|o| o.ended == Ended::MachineLimited).count();
+        if 2 * disturbed > self.observations.len() { Outcome::Machine(known) } else { Outcome::Budget(known) }
     }
 
     /// Ends so, unless the curve has too few rates yet.
@@ -507,21 +616,20 @@ impl Search {
         let walled = self.why_walled(view);
         let bench = matches!(walled, Why::Bench { .. });
         let offered = |index: &i32| !(bench && self.walled_off(view, *index));
-        let missed = view.tallies.values().any(|tally| tally.missed > 0);
         let (capacity, why) = match outcome {
             Outcome::Found(index) if self.walled_off(view, *index) => (Some(*index), walled),
             Outcome::Found(index) => (Some(*index), self.why_missed(*index, view).unwrap_or(walled)),
             Outcome::Walled => (passed, walled),
             Outcome::NoRateMeets => (None, Why::NoRateMeets { best: self.best() }),
             Outcome::Budget(found) => (*found, Why::Budget),
-            Outcome::Gone(rate) => {
-                let known = view.confirmed_up_to(self.target(view).min(top)).filter(|_| missed);
-                (known, Why::Gone { rate: *rate })
-            }
+            Outcome::Machine(found) => (*found, Why::Machine),
+            // whatever was confirmed, it was lost at that rate or below
+            Outcome::Gone(rate) => (None, Why::Gone { rate: *rate }),
         };
         // what the bench could not offer is no limit of the store
         let capacity = capacity.filter(offered).filter(|_| !matches!(why, Why::Bench { .. }));
-        let tally = capacity.or(passed).map(|index| view.at(index));
+        let tally = passed.map(|index| view.at(index));
+        let candidate = self.candidate.filter(|candidate| Some(candidate.index) == capacity);
         let curve = self.curve();
         let latencies: Vec<(f64, f64)> =
             curve.iter().filter_map(|point| Some((point.rate, point.latency?))).collect();
@@ -529,11 +637,14 @@ impl Search {
             capacity: capacity.map(|index| self.rate(index)),
             passed: passed.map(|index| self.rate(index)),
             passes: tally.map_or((0, 0), |tally| (tally.met, tally.told())),
-            estimate: view.interval().zip(view.fit).map(|((low, high), fit)| Estimate {
-                rate: fit.centre.exp(),
-                low: low.exp(),
-                high: high.exp(),
-                spread: fit.spread,
+            fresh: candidate.map_or((0, 0), |fresh| (fresh.met, fresh.met + fresh.missed)),
+            even_odds: view.fit.map(|fit| {
+                let (low, high) = fit.interval();
+                Estimate { rate: fit.centre.exp(), low: low.exp(), high: high.exp(), spread: fit.spread }
+            }),
+            expected: view.fit.map(|fit| {
+                let (low, high) = fit.most_interval();
+                (low.exp(), high.exp())
             }),
             why,
             probes: self.observations.len(),
@@ -616,11 +727,6 @@ impl Search {
 impl View {
     fn at(&self, index: i32) -> Tally {
         self.tallies.get(&index).copied().unwrap_or_default()
-    }
-
-    /// Ends of the 95 % interval (natural log of the rate).
-    fn interval(&self) -> Option<(f64, f64)> {
-        self.fit.map(|fit| (fit.centre - fit.half, fit.centre + fit.half))
     }
 
     /// Highest index up to this one, and below the wall, that passed twice.

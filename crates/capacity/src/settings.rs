@@ -13,11 +13,14 @@ pub struct Settings {
     pub ceiling: f64,
     /// Widest bracket at which bisection ends, as a share of the rate. Rates are tried in steps of half as much.
     pub resolution: f64,
-    /// Half of the width that the estimate's 95 % interval may have at the end, as a share of the rate.
+    /// Half of the width that the 95 % interval of the even odds may have before a rate is confirmed, as a share of the rate.
     pub tolerance: f64,
-    /// Most probes that are made. 64 are enough where a store's speed varies by up to 7 % from probe to probe, or its
-    /// latency by 20 %; the number grows with the square of what it varies by.
-    pub budget: usize,
+    /// Seconds that all probes together may take.
+    pub seconds: f64,
+    /// Most probes that are made, whatever they take.
+    pub probes: usize,
+    /// Rate that is wanted (operations a second): the search ends sooner where it is clear whether the capacity is more or less.
+    pub demand: Option<f64>,
     /// Fewest different rates of the curve, which a search that ended well fills up if it has too few.
     pub points: usize,
 }
@@ -30,7 +33,9 @@ impl Default for Settings {
             ceiling: 10_000_000.0,
             resolution: 0.025,
             tolerance: 0.035,
-            budget: 64,
+            seconds: 600.0,
+            probes: 1000,
+            demand: None,
             points: 8,
         }
     }
@@ -45,7 +50,7 @@ pub enum SettingsError {
     Order,
     /// The resolution is outside of 0.5 to 50 %, or the tolerance of 0.1 to 100 %.
     Accuracy,
-    /// The budget is below [`Settings::LEAST_BUDGET`].
+    /// Fewer probes than [`Settings::LEAST_PROBES`], or no time.
     Budget,
 }
 
@@ -55,7 +60,9 @@ impl fmt::Display for SettingsError {
             Self::Rate => f.write_str("rates must be above 0 operations a second"),
             Self::Order => f.write_str("the first rate must lie between the lowest and the highest one"),
             Self::Accuracy => f.write_str("resolution must be 0.5 to 50 %, tolerance 0.1 to 100 %"),
-            Self::Budget => write!(f, "a search needs {} probes or more", Settings::LEAST_BUDGET),
+            Self::Budget => {
+                write!(f, "a search needs {} probes or more, and time for them", Settings::LEAST_PROBES)
+            }
         }
     }
 }
@@ -64,7 +71,7 @@ impl std::error::Error for SettingsError {}
 
 impl Settings {
     /// Fewest probes that a search may be given.
-    pub const LEAST_BUDGET: usize = 8;
+    pub const LEAST_PROBES: usize = 8;
 
     /// Checks that a search can be made. Errors: the first of the settings that is out of its bounds.
     pub fn check(&self) -> Result<(), SettingsError> {
@@ -75,7 +82,7 @@ impl Settings {
             Err(SettingsError::Order)
         } else if !(0.005..=0.5).contains(&self.resolution) || !(0.001..=1.0).contains(&self.tolerance) {
             Err(SettingsError::Accuracy)
-        } else if self.budget < Self::LEAST_BUDGET {
+        } else if self.probes < Self::LEAST_PROBES || self.seconds.is_nan() || self.seconds <= 0.0 {
             Err(SettingsError::Budget)
         } else {
             Ok(())
@@ -88,19 +95,6 @@ impl Settings {
         let steps = (2.0_f64.ln() / self.resolution.ln_1p()).ceil() as i32;
         2 * steps.max(1)
     }
-}
-
-/// How many probes a search takes, from and to. The lower number is that of a store whose speed hardly varies and whose
-/// capacity is within a factor of 2 to 4 of the first rate; the higher one is the whole budget.
-#[must_use]
-pub fn probes(settings: &Settings) -> (usize, usize) {
-    let mut halvings = 0;
-    while 1 << halvings < settings.steps_per_octave() / 2 {
-        halvings += 1;
-    }
-    // two to bracket, the bisection, one more on either side, and around the estimate to see that the machine is quiet
-    let least = 2 + halvings + 2 + 12;
-    (least.max(settings.points).min(settings.budget), settings.budget)
 }
 
 #[cfg(test)]
@@ -124,12 +118,7 @@ mod tests {
         assert_eq!(with(|s| s.ceiling = 50.0), Err(SettingsError::Order));
         assert_eq!(with(|s| s.resolution = 0.0), Err(SettingsError::Accuracy));
         assert_eq!(with(|s| s.tolerance = f64::NAN), Err(SettingsError::Accuracy));
-        assert_eq!(with(|s| s.budget = 7), Err(SettingsError::Budget));
-    }
-
-    #[test]
-    fn a_search_takes_from_a_quiet_machine_s_probes_to_the_budget() {
-        assert_eq!(probes(&Settings { budget: 100, ..Settings::default() }), (21, 100));
-        assert_eq!(probes(&Settings { budget: 8, ..Settings::default() }), (8, 8));
+        assert_eq!(with(|s| s.probes = 7), Err(SettingsError::Budget));
+        assert_eq!(with(|s| s.seconds = 0.0), Err(SettingsError::Budget));
     }
 }

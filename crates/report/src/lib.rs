@@ -40,7 +40,8 @@ mod waiting;
 
 pub use acidtest_model::count;
 pub use capacity::{
-    Capacity, Headroom, KneeFigures, Limit, Next, OperationTimes, RateEstimate, RateFigures, Room, Used,
+    Capacity, Headroom, KneeFigures, Limit, Next, OperationTimes, RateEstimate, RateFigures, RateInterval,
+    Room, Used,
 };
 pub use csv::{CsvError, csv};
 pub use errors::silent_from;

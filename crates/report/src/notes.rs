@@ -553,21 +553,21 @@ pub(crate) const OTHERS: f64 = 0.25;
 /// Cores that were used by neither the clients nor the run's servers, on average; none where the server's processes are not
 /// known, as it may be on this machine.
 pub(crate) fn others(cell: &CellResult) -> Option<f64> {
-    let whole: Vec<f64> = cell
-        .trials
-        .iter()
-        .map(|trial| {
-            let used = &trial.resources;
-            let server = match &used.server {
-                Some(server) => server.cpu_mean,
-                None if cell.embedded => 0.0,
-                None => return None,
-            };
-            let others: f64 = used.others.values().map(|other| other.cpu_mean).sum();
-            Some(used.machine.cpu_mean - used.client.cpu_mean - server - others)
-        })
-        .collect::<Option<_>>()?;
+    let whole: Vec<f64> =
+        cell.trials.iter().map(|trial| others_during(trial, cell)).collect::<Option<_>>()?;
     (!whole.is_empty()).then(|| whole.iter().sum::<f64>() / whole.len() as f64)
+}
+
+/// The same, during one trial.
+pub(crate) fn others_during(trial: &TrialResult, cell: &CellResult) -> Option<f64> {
+    let used = &trial.resources;
+    let server = match &used.server {
+        Some(server) => server.cpu_mean,
+        None if cell.embedded => 0.0,
+        None => return None,
+    };
+    let others: f64 = used.others.values().map(|other| other.cpu_mean).sum();
+    Some(used.machine.cpu_mean - used.client.cpu_mean - server - others)
 }
 
 /// Which stores were kept in a process of their own, and what that cost each operation.

@@ -147,17 +147,24 @@ pub struct Plan {
     pub parameters: BTreeMap<String, serde_json::Value>,
 }
 
-/// A search for a capacity: the highest rate at which every objective and the audit's verdict hold.
+/// A search for a capacity: the rate at which 95 % of fresh probes meet every objective, and the audit holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CapacityPlan {
     /// The objectives: `p99<20ms`, `errors<0.1%`, `capture:p99<5ms`.
     #[serde(default = "defaults::slo")]
     pub slo: Vec<Objective>,
-    /// Most probes of a search.
+    /// Most time that the search on a cell takes: its trials with the loading of their data, warm-up and audit.
+    #[serde(default = "defaults::budget")]
+    pub budget: Span,
+    /// Most probes of a search, whatever they take.
     #[serde(default = "defaults::probes")]
     pub probes: u32,
-    /// How near the estimate is to be: half of its 95 % interval, as a share of the rate.
+    /// Whether a probe is measured only for as long as its objectives need to be judged, at least 5 s and at most `duration`;
+    /// otherwise each is measured for `duration`.
+    #[serde(default)]
+    pub adaptive: bool,
+    /// How near the even odds are to be before a rate is confirmed: half of their 95 % interval, as a share of the rate.
     #[serde(default = "defaults::within")]
     pub within: Share,
     /// How the demand grows.
@@ -167,13 +174,23 @@ pub struct CapacityPlan {
 
 impl Default for CapacityPlan {
     fn default() -> Self {
-        Self { slo: defaults::slo(), probes: defaults::probes(), within: defaults::within(), growth: None }
+        Self {
+            slo: defaults::slo(),
+            budget: defaults::budget(),
+            probes: defaults::probes(),
+            adaptive: true,
+            within: defaults::within(),
+            growth: None,
+        }
     }
 }
 
 impl CapacityPlan {
-    /// Length of the measured part of a probe, if none is asked for.
+    /// Length of the measured part of a probe, at most, if none is asked for.
     pub const HOLD: Span = Span(Duration::from_secs(30));
+
+    /// Length of the measured part of a probe that needs no longer one.
+    pub const SHORTEST: Duration = Duration::from_secs(5);
 
     /// Length of the measured part of the trial in a closed loop that a search begins with, at most.
     pub const CLOSED_LOOP: Duration = Duration::from_secs(5);
@@ -269,8 +286,12 @@ mod defaults {
         ["p99<20ms", "errors<0.1%"].into_iter().filter_map(|text| text.parse().ok()).collect()
     }
 
+    pub(super) fn budget() -> Span {
+        Span(Duration::from_secs(600))
+    }
+
     pub(super) fn probes() -> u32 {
-        64
+        1000
     }
 
     pub(super) fn within() -> Share {

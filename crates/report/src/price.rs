@@ -279,7 +279,7 @@ impl RunResult {
     }
 
     /// Prices every guarantee of every cell that has a capacity, where the grid has the same cell without the guarantee and with a
-    /// capacity: the ratio of the estimates, whose intervals make its own.
+    /// capacity: the ratio of the even odds, whose intervals make its own.
     pub(crate) fn price_capacities(&mut self) {
         let prices: Vec<Vec<Price>> = self
             .cells
@@ -295,10 +295,10 @@ impl RunResult {
         let base = &self.cells[self.baseline(guarantee, cell)?];
         let of = |cell: &CellResult| {
             let capacity = cell.capacity.as_ref()?;
-            let rate = capacity.per_second?;
-            // an estimate that lies above what may be given, because the audit broke there, is not what is compared
-            let estimate = capacity.estimate.filter(|_| matches!(capacity.limit, Limit::Objective { .. }));
-            Some((estimate.map_or(rate, |estimate| estimate.per_second), estimate, capacity.probes))
+            let rate = capacity.carried?;
+            // even odds that lie above what may be given, because the audit broke there, are not what is compared
+            let odds = capacity.even_odds.filter(|_| matches!(capacity.limit, Limit::Objective { .. }));
+            Some((odds.map_or(rate, |odds| odds.per_second), odds, capacity.probes))
         };
         let ((with, one, probes), (without, other, of_base)) = (of(cell)?, of(base)?);
         let half = |estimate: RateEstimate| (estimate.high / estimate.low).ln() / 2.0;

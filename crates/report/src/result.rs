@@ -184,6 +184,9 @@ pub struct TrialResult {
     pub rate: Option<f64>,
     /// The origin of the trial's data.
     pub data: DataFigures,
+    /// How long the trial took in all, with what came before and after the measured part, in seconds; none in an older result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_seconds: Option<f64>,
     /// Length of the measured part, in seconds.
     pub seconds: f64,
     /// Seconds of the measured part in which somebody was served: without the longest outage of each fault and of each
@@ -494,6 +497,7 @@ impl TrialResult {
             rate: about.rate,
             data: about.data,
             remarks: about.remarks,
+            took_seconds: None,
             seconds: measurement.window.as_secs_f64(),
             served_seconds: None,
             throughput: measurement

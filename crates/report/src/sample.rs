@@ -233,6 +233,7 @@ impl Grid<'_> {
                 load_seconds: (round == 1).then_some(0.25),
                 left_by: (round > 1).then_some(round - 1),
             },
+            took_seconds: None,
             seconds: f64::from(self.seconds),
             served_seconds: None,
             throughput,

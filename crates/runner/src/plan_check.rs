@@ -251,6 +251,7 @@ fn search_in_range(search: &CapacityPlan, named: &impl Fn(&str) -> String) -> Re
             "at least one objective and at most 32, as in p99<20ms",
             (1..=32).contains(&search.slo.len()),
         ),
+        ("budget", "between 1s and 7 days", (1..=604_800).contains(&search.budget.0.as_secs())),
         ("probes", "between 8 and 1,000", (8..=1000).contains(&search.probes)),
         ("within", "between 0.5% and 50%", (0.005..=0.5).contains(&within)),
     ];

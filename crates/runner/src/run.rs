@@ -62,6 +62,8 @@ struct Runner<'a, 'e> {
     /// When the result was last written, and how long the writing took.
     written: Option<(Instant, Duration)>,
     trials: u32,
+    /// How long the next probe of a search is measured; none for as long as the plan says.
+    probe_length: Option<Duration>,
 }
 
 /// A run that began: its result, and the failure of the run itself, if there was one.
@@ -136,7 +138,10 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     let length =
         match workloads.iter().filter_map(|workload| workload.visits()).map(|visits| visits.ramp).max() {
             Some(ramp) => ramp,
-            None => plan.warmup.0 + plan.duration.0,
+            None => {
+                plan.warmup.0
+                    + plan.capacity.as_ref().map_or(plan.duration, |search| search.shortest(&plan)).0
+            }
         };
     let timed = plan.ops.is_none() && plan.trace.is_none();
     if let Some(begun) = &begun {
@@ -189,6 +194,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
         trials: result.cells.iter().map(|cell| u32::try_from(cell.trials.len()).unwrap_or(0)).sum(),
         result,
         written: None,
+        probe_length: None,
     };
     let done = if resumed {
         resume::clear_leftovers(&plan, &targets, lock_service.as_ref(), &runner.result.run).await
@@ -219,9 +225,9 @@ fn expected_trials(plan: &Plan, cells: usize) -> (u64, u64) {
     match &plan.capacity {
         None => (cells * u64::from(plan.trials), cells * u64::from(plan.trials)),
         Some(search) => {
-            let (least, most) = search.expected_probes();
+            let (least, most) = search.expected_probes(plan);
             // the first one is in a closed loop
-            (cells * (1 + least as u64), cells * (1 + most as u64))
+            (cells * (1 + u64::from(least)), cells * (1 + u64::from(most)))
         }
     }
 }
@@ -335,10 +341,10 @@ impl Runner<'_, '_> {
                     return Ok(());
                 }
                 let cell = &self.result.cells[index];
-                self.cells[index].rate =
+                (self.cells[index].rate, self.probe_length) =
                     match self.result.next_probe(cell).map_err(|error| unreadable(&error))? {
-                        Next::ClosedLoop => None,
-                        Next::Rate(rate) => Some(rate),
+                        Next::ClosedLoop => (None, Some(self.plan.duration.0.min(CapacityPlan::CLOSED_LOOP))),
+                        Next::Probe { rate, length } => (Some(rate), Some(length)),
                         Next::Nothing => {
                             searched.retain(|other| *other != index);
                             continue;
@@ -382,8 +388,10 @@ impl Runner<'_, '_> {
     async fn cell(&mut self, index: usize, round: u32) -> Result<(), Failure> {
         let name = self.name(index);
         self.observer().begin(&name);
+        let begun = Instant::now();
         match self.trial(index, round).await {
-            Ok(trial) => {
+            Ok(mut trial) => {
+                trial.took_seconds = Some(begun.elapsed().as_secs_f64());
                 let verdict = trial.audit.to_string();
                 // one that was interrupted before anything was acknowledged says nothing of its cell
                 let is_empty = trial.throughput == 0.0 && trial.audit.verdict == Verdict::Unknown;
@@ -543,8 +551,8 @@ impl Runner<'_, '_> {
         let blocks = instance.store().blocking() && !instance.has_host() && !trial.has_gateway();
         let mut load = cell.load(self.plan, workload, blocks, seed);
         self.result.cells[index].threads = u32::try_from(load.threads).ok();
-        if self.plan.capacity.is_some() && cell.rate.is_none() {
-            load.extent = Extent::Time(self.plan.duration.0.min(CapacityPlan::CLOSED_LOOP));
+        if let Some(length) = self.probe_length {
+            load.extent = Extent::Time(length);
         }
         let connect_ns = trial.connecting(instance).await?;
         let faults = &self.faults[cell.faults];

@@ -94,19 +94,19 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     Ok(status.max(exit::status_after(&failure)))
 }
 
-/// How long a search will take, from and to.
+/// How long searches will take, from and to.
 fn expected(search: &CapacityPlan, order: &Order) -> String {
-    let (least, most) = search.expected_probes();
     let cells = order.grid.cells.len();
     let searches = if cells == 1 { "1 search".to_owned() } else { format!("{cells} searches") };
-    let of = if least == most { most.to_string() } else { format!("{least} to {most}") };
-    let took = match driven_seconds(&order.plan, &order.grid) {
-        Some((from, to)) if from < to => format!("{} to {}", minutes(from), minutes(to)),
-        took => minutes(took.map_or(0.0, |(_, to)| to)),
-    };
+    let (from, to) = driven_seconds(&order.plan, &order.grid).unwrap_or_default();
+    let took = if from < to { format!("{} to {}", time(from), time(to)) } else { time(to) };
+    let shortest = search.shortest(&order.plan);
+    let measured =
+        if search.adaptive { format!("{shortest} to {}", order.plan.duration) } else { shortest.to_string() };
     format!(
-        "{searches} of {of} probes of {} after {} warm-up: {took}, and besides for each probe the loading of its data and its audit",
-        order.plan.duration, order.plan.warmup
+        "{searches} of {} at most (--budget), with probes of {measured} after {} warm-up: {took} in all; what is known so far is \
+         told after each probe",
+        search.budget, order.plan.warmup
     )
 }
 

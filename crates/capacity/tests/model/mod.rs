@@ -4,6 +4,8 @@
 //! takes a time that is distributed lognormally. What is known of it: its knee, the rate at which the 99th percentile
 //! of the response time, queueing included, crosses the objective.
 
+#![allow(dead_code, reason = "each of the tests that share it uses a part")]
+
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -17,6 +19,9 @@ pub(crate) enum Noise {
     /// All servers of a probe are faster or slower by a lognormal factor with a median of 1 and this coefficient of
     /// variation.
     Speed(f64),
+    /// The same, and the factors of neighbouring probes depend on each other: their logs are an autoregression of the first order
+    /// with this coefficient.
+    Drift(f64, f64),
     /// The measured percentile is multiplied by a lognormal factor with a median of 1 and this coefficient of
     /// variation.
     Latency(f64),
@@ -73,6 +78,104 @@ impl Draws {
     }
 }
 
+/// Factor of the speed in the probe of that number, on a machine that drifts.
+fn drifting(variation: f64, dependence: f64, seed: u64, probe: u64) -> f64 {
+    let shock = |number: u64| Draws::new(seed ^ 0xD81F_7000, number).normal();
+    let fresh = (1.0 - dependence * dependence).sqrt();
+    let log = (1..=probe).fold(shock(0), |log, number| dependence * log + fresh * shock(number));
+    (log * variation.powi(2).ln_1p().sqrt()).exp()
+}
+
+/// Seconds that a probe takes besides the time that it measures: its warm-up, the loading of its data, and its audit.
+const BESIDES: f64 = 2.5;
+
+/// A store without a queue, for many searches in little time: its percentile is a given function of the rate over what the store
+/// holds at the moment, flat at first, as an M/M/1 queue's below the knee, and with an overload's backlog above.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Curve {
+    /// Rate at which the percentile of the median machine reaches the objective (operations a second).
+    pub(crate) knee: f64,
+    /// What differs from probe to probe.
+    pub(crate) noise: Noise,
+}
+
+impl Curve {
+    /// Measured over allowed at a rate over what is held: 1 at 1.
+    fn ratio(over: f64) -> f64 {
+        if over < 1.0 { 0.05 / (1.0 - 0.95 * over) } else { 1.0 + 100.0 * (over - 1.0) }
+    }
+
+    /// What a machine would hold over the knee, with so many standard deviations of luck.
+    fn held_at(&self, luck: f64) -> f64 {
+        let deviation = |variation: f64| variation.powi(2).ln_1p().sqrt();
+        match self.noise {
+            Noise::None => 1.0,
+            Noise::Speed(variation) | Noise::Drift(variation, _) => (luck * deviation(variation)).exp(),
+            Noise::Latency(variation) => {
+                // the rate whose ratio, times the mistake, is 1
+                let mistake = (-luck * deviation(variation)).exp();
+                if mistake < 1.0 {
+                    1.0 + (1.0 / mistake - 1.0) / 100.0
+                } else {
+                    (1.0 - 0.05 * mistake) / 0.95
+                }
+            }
+        }
+    }
+
+    /// The rate that this share of all probes hold.
+    pub(crate) fn held_by(&self, share: f64) -> f64 {
+        let (mut low, mut high) = (-6.0, 6.0);
+        while high - low > 1e-6 {
+            let middle = f64::midpoint(low, high);
+            if normal(middle) < 1.0 - share { low = middle } else { high = middle }
+        }
+        self.knee * self.held_at(low)
+    }
+
+    /// The share of all probes that hold this rate.
+    pub(crate) fn share_held(&self, rate: f64) -> f64 {
+        let (mut low, mut high) = (-9.0, 9.0);
+        while high - low > 1e-6 {
+            let middle = f64::midpoint(low, high);
+            if self.knee * self.held_at(middle) < rate { low = middle } else { high = middle }
+        }
+        1.0 - normal(low)
+    }
+
+    /// Takes a search through to its end, with probes of 5 s.
+    pub(crate) fn drive(&self, search: &mut Search, seed: u64) -> Conclusion {
+        loop {
+            let rate = match search.next() {
+                Step::Probe(rate) => rate,
+                Step::Done(conclusion) => return *conclusion,
+            };
+            let probe = search.observations().len() as u64;
+            let mut draws = Draws::new(seed, probe);
+            let (speed, mistake) = match self.noise {
+                Noise::None => (1.0, 1.0),
+                Noise::Speed(variation) => (draws.factor(variation), 1.0),
+                Noise::Drift(variation, dependence) => (drifting(variation, dependence, seed, probe), 1.0),
+                Noise::Latency(variation) => (1.0, draws.factor(variation)),
+            };
+            let ratio = Self::ratio(rate / (self.knee * speed)) * mistake;
+            let ended = if ratio <= 1.0 { Ended::Met } else { Ended::Missed { objective: 0, ratio } };
+            let latency = Some(ratio * 0.02);
+            search.told(Observation { rate, ended, margins: vec![ratio], latency, seconds: 5.0 + BESIDES });
+        }
+    }
+}
+
+/// The standard normal distribution (Abramowitz and Stegun, 26.2.17: to 7.5e-8).
+fn normal(z: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
+    let poly = t
+        * (0.319_381_530
+            + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    let tail = (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt() * poly;
+    if z < 0.0 { tail } else { 1.0 - tail }
+}
+
 impl Queue {
     /// Operations a second at which all servers are always busy.
     pub(crate) fn saturation(&self) -> f64 {
@@ -86,6 +189,7 @@ impl Queue {
         let (faster, mistake) = match noise {
             Noise::None => (1.0, 1.0),
             Noise::Speed(variation) => (draws.factor(variation), 1.0),
+            Noise::Drift(variation, dependence) => (drifting(variation, dependence, seed, probe), 1.0),
             Noise::Latency(variation) => (1.0, draws.factor(variation)),
         };
         let typical = self.service / faster * (-self.tail * self.tail / 2.0).exp();
@@ -133,7 +237,7 @@ impl Queue {
 }
 
 /// A store as a search sees it, with what can go wrong.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Store {
     /// Its queue.
     pub(crate) queue: Queue,
@@ -147,22 +251,48 @@ pub(crate) struct Store {
     pub(crate) bench: Option<f64>,
     /// Number of the probe in which the store dies, counted from 0.
     pub(crate) dies_at: Option<u64>,
+    /// Whether other programs use the machine in the probe of that number.
+    pub(crate) disturbed: fn(u64) -> bool,
 }
 
 impl Store {
     /// A store at which nothing goes wrong.
     pub(crate) fn new(queue: Queue, noise: Noise) -> Self {
-        Self { queue, noise, breaks_from: None, unknown_from: None, bench: None, dies_at: None }
+        Self {
+            queue,
+            noise,
+            breaks_from: None,
+            unknown_from: None,
+            bench: None,
+            dies_at: None,
+            disturbed: |_| false,
+        }
     }
 
     /// Answers a probe.
     pub(crate) fn probe(&self, rate: f64, seed: u64, probe: u64) -> Observation {
         let at = |limit: Option<f64>| limit.is_some_and(|limit| rate >= limit);
         if self.dies_at.is_some_and(|dies| probe >= dies) {
-            return Observation { rate, ended: Ended::Gone, margins: Vec::new(), latency: None };
+            return Observation {
+                rate,
+                ended: Ended::Gone,
+                margins: Vec::new(),
+                latency: None,
+                seconds: BESIDES,
+            };
         }
         if self.bench.is_some_and(|bench| rate > bench) {
-            return Observation { rate, ended: Ended::BenchLimited, margins: Vec::new(), latency: None };
+            return Observation {
+                rate,
+                ended: Ended::BenchLimited,
+                margins: Vec::new(),
+                latency: None,
+                seconds: BESIDES,
+            };
+        }
+        if (self.disturbed)(probe) {
+            let (ended, seconds) = (Ended::MachineLimited, self.queue.hold + BESIDES);
+            return Observation { rate, ended, margins: vec![900.0], latency: Some(9.0), seconds };
         }
         let latency = self.queue.percentile(rate, self.noise, seed, probe);
         let ratio = latency / self.queue.objective;
@@ -175,7 +305,13 @@ impl Store {
         } else {
             Ended::Missed { objective: 0, ratio }
         };
-        Observation { rate, ended, margins: vec![ratio], latency: Some(latency) }
+        Observation {
+            rate,
+            ended,
+            margins: vec![ratio],
+            latency: Some(latency),
+            seconds: self.queue.hold + BESIDES,
+        }
     }
 
     /// Takes a search through to its end.

@@ -16,43 +16,51 @@ pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
 
 fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Names) -> Vec<String> {
     let name = names.cell(cell);
-    let mut lines = vec![match found.per_second {
-        Some(capacity) => format!(
-            "{name} carries {} ops/s: the highest rate at which every objective and the audit held ({} of {} probes \
-             there{}). {}",
+    let mut lines = vec![match (found.carried, found.earlier) {
+        (Some(capacity), _) => format!(
+            "{name} carries {} ops/s: {} of {} fresh probes held at that rate, and 95 % or more are expected to{}. {}",
             offered(capacity),
-            found.passes,
-            found.told,
-            found.estimate.map_or_else(String::new, |estimate| format!(
-                "; half of all probes hold at {}/s, {} to {} with 95 % confidence",
-                rate(estimate.per_second),
-                rate(estimate.low),
-                rate(estimate.high)
-            )),
+            found.fresh_held,
+            found.fresh,
+            proved(found),
             above(&found.limit)
         ),
-        None => format!("{name} has no capacity to tell: {}", none(found)),
+        (None, Some(earlier)) => format!(
+            "{name}: {} ops/s were found by an earlier acidtest, which called a rate near the even odds the capacity: about half \
+             of fresh probes hold there. A new search gives the rate that 95 % of them hold. {}",
+            offered(earlier),
+            above(&found.limit)
+        ),
+        (None, None) => format!("{name} has no capacity to tell: {}", none(found)),
     }];
-    if let (Some((limit, _)), Limit::Objective { .. } | Limit::Probes) =
+    if let Some(odds) = found.even_odds.filter(|_| found.carried.or(found.earlier).is_some()) {
+        lines.push(format!(
+            "  Even odds, where half of the probes hold: {}/s, {} to {} with 95 % confidence.",
+            rate(odds.per_second),
+            rate(odds.low),
+            rate(odds.high)
+        ));
+    }
+    if let (Some((limit, _)), Limit::Objective { .. } | Limit::Budget) =
         (found.at_limit_and_half(), &found.limit)
     {
         lines.push(format!("  At {}/s {}.", offered(limit.per_second), ran_out(&limit.used, cell, result)));
     }
-    if let Some(headroom) = &found.headroom {
+    if let Some(headroom) = found.headroom() {
         lines.push(format!("  {}", beside_demand(headroom)));
     }
-    if let (None, Some(demand), Some(estimate), Limit::Probes) =
-        (found.per_second, result.plan.demand, found.estimate, &found.limit)
+    if let (None, Some(demand), Some(expected), Limit::Budget | Limit::Machine) =
+        (found.carried, result.plan.demand, found.expected, &found.limit)
     {
-        let side = if demand.0 > estimate.high {
+        let side = if demand.0 > expected.high {
             "above"
-        } else if demand.0 < estimate.low {
+        } else if demand.0 < expected.low {
             "below"
         } else {
             "within"
         };
         lines.push(format!(
-            "  The demand of {}/s lies {side} the interval of the estimate.",
+            "  The demand of {}/s lies {side} the interval of the rate that 95 % of probes hold.",
             three_digits(demand.0)
         ));
     }
@@ -67,6 +75,16 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
     lines
 }
 
+/// What the fresh probes alone prove, however the rate was chosen.
+fn proved(found: &Capacity) -> String {
+    if found.fresh_held < found.fresh || found.fresh == 0 {
+        return String::new();
+    }
+    // so many would hold in a row in one of twenty searches if no more than this share did
+    let least = 0.05_f64.powf(1.0 / found.fresh as f64);
+    format!(" (the fresh ones alone prove {} with 95 % confidence)", percent(least))
+}
+
 /// Why the capacity is no higher.
 fn above(limit: &Limit) -> String {
     match limit {
@@ -78,13 +96,17 @@ fn above(limit: &Limit) -> String {
             format!("Above it {objective} was missed: at {}/s {by}.", offered(*at))
         }
         Limit::Broke { at } => format!("At {}/s the audit found a broken promise.", offered(*at)),
-        Limit::Unknown { at } => format!("At {}/s the audit could not tell.", offered(*at)),
+        Limit::Unknown { at } => format!(
+            "At {}/s it could not be told: the audit could not, or there were too few operations for an objective (a longer --hold).",
+            offered(*at)
+        ),
         Limit::Gone { at: Some(at) } => format!("At {}/s the store was lost.", offered(*at)),
         Limit::Gone { at: None } => "The store was lost.".to_owned(),
-        Limit::Probes => {
-            "The probes ran out before it was as near as was asked for, so that it may be too high or too low (--probes, --within, a longer --hold)."
-            .to_owned()
+        Limit::Budget => {
+            "The budget was spent before all of its fresh probes were made (--budget, --probes): it is less sure than it could be."
+                .to_owned()
         }
+        Limit::Machine => "Other programs used a quarter of the machine or more in too many probes to go on.".to_owned(),
         Limit::Highest => {
             "It is the highest rate that can be asked for: the capacity may be more.".to_owned()
         }
@@ -110,21 +132,25 @@ fn none(found: &Capacity) -> String {
         }
         Limit::Unfinished => "the search did not come to its end; --resume goes on with it.".to_owned(),
         Limit::Objective { objective, at, .. } => format!("{objective} was missed at {}/s.", offered(*at)),
-        Limit::Probes => {
-            let estimate = found.estimate.map_or_else(String::new, |estimate| {
+        Limit::Budget => {
+            let expected = found.expected.map_or_else(String::new, |expected| {
                 format!(
-                    " at or below the estimate of {}/s ({} to {} with 95 % confidence)",
-                    rate(estimate.per_second),
-                    rate(estimate.low),
-                    rate(estimate.high)
+                    "; the rate that 95 % of probes hold lies between {} and {}/s, with 95 % confidence",
+                    rate(expected.low),
+                    rate(expected.high)
                 )
             });
             format!(
-                "its {} probes ran out before a rate{estimate} had held often enough; a search with more --probes or a longer \
-                 --hold tells more.",
+                "its budget was spent after {} probes, before fresh probes had confirmed a rate{expected}. A larger --budget \
+                 tells more.",
                 found.probes
             )
         }
+        Limit::Machine => format!(
+            "machine-limited: other programs used a quarter of the machine or more in too many of its {} probes, which say nothing \
+             of the store; on a quiet machine it can be told.",
+            found.probes
+        ),
         other => {
             let said = above(other);
             let mut letters = said.chars();
@@ -169,13 +195,18 @@ fn beside_demand(headroom: &Headroom) -> String {
 pub(crate) fn notes(result: &RunResult) -> Vec<String> {
     let Some(plan) = &result.plan.capacity else { return Vec::new() };
     let objectives: Vec<String> = plan.slo.iter().map(ToString::to_string).collect();
+    let length = if plan.adaptive {
+        format!("{} to {}", plan.shortest(&result.plan), result.plan.duration)
+    } else {
+        result.plan.duration.to_string()
+    };
     let mut notes = vec![
         format!(
-            "capacity: the highest open-loop rate at which {} and the audit held for {} in two probes or more, at or below the \
-             rate that half of all probes hold, and below every rate at which a promise was broken. It is that of this machine, with \
-             clients and store as they are here; an operation is what a client starts: a transaction or a batch is one.",
-            objectives.join(", "),
-            result.plan.duration
+            "capacity: the open-loop rate at which {} and the audit are expected to hold in 95 % of probes of {length}, confirmed by \
+             fresh probes at that very rate, and below every rate at which a promise was broken. even odds: the rate at which half of \
+             the probes hold, by a fit of all. Both intervals allow for a machine that drifts. It is the capacity of this machine, \
+             with clients and store as they are here; an operation is what a client starts: a transaction or a batch is one.",
+            objectives.join(", ")
         ),
         "times: response times of acknowledged operations, from when each was due; those that failed, stayed unknown or were never \
          started count as slower than any other. errors: those, over all that were offered; a refusal is an answer. \
@@ -187,12 +218,12 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
     ];
     if result.cells.iter().any(|cell| !cell.prices.is_empty()) {
         notes.push(
-            "price: the ratio of the estimates, against the search with the least of the guarantee that is otherwise the same; its \
+            "price: the ratio of the even odds, against the search with the least of the guarantee that is otherwise the same; its \
              interval is made of theirs; ≈ marks one inside the noise."
                 .to_owned(),
         );
     }
-    let headroom = found(result).find_map(|(_, found)| found.headroom.as_ref());
+    let headroom = found(result).find_map(|(_, found)| found.headroom());
     if let (Some(headroom), Some(growth)) = (headroom, plan.growth) {
         notes.push(format!(
             "days and dates: computed, not run. Assumed: the demand is {}/s on the run's day, {}, and grows by {growth}, compounding; \
@@ -203,7 +234,7 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
     }
     for (cell, found) in found(result) {
         let (Some(room), Some(fits)) =
-            (found.headroom.as_ref().and_then(|each| each.room.as_ref()), result.plan.fits)
+            (found.headroom().and_then(|each| each.room.as_ref()), result.plan.fits)
         else {
             continue;
         };
@@ -216,11 +247,11 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
             plan.growth.map_or_else(String::new, |growth| format!("; a demand that grows by {growth}"))
         ));
     }
-    let widest = found(result).filter_map(|(_, found)| found.estimate).map(|estimate| estimate.spread);
+    let widest = found(result).filter_map(|(_, found)| found.even_odds).map(|odds| odds.spread);
     if let Some(spread) = widest.reduce(f64::max).filter(|spread| *spread > 0.1) {
         notes.push(format!(
-            "what single probes hold varies by up to {} from one to the next: a quiet machine, a longer --hold or more --probes \
-             would tell more.",
+            "what single probes hold varies by up to {} from one to the next: a quiet machine, a longer --hold or a larger \
+             --budget would tell more.",
             percent(spread)
         ));
     }

@@ -7,10 +7,10 @@
 pub(crate) mod conclusion;
 mod probe;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_capacity::{Conclusion, Ended, Observation, Search, Settings, Step, Why};
-use acidtest_model::{PerSecond, Share};
+use acidtest_model::{Measure, Objective, PerSecond, Share, Span};
 use acidtest_workloads::Verdict;
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use schemars::JsonSchema;
@@ -18,17 +18,32 @@ use serde::{Deserialize, Serialize};
 
 use self::probe::Probe;
 use crate::{
-    CapacityPlan, CellResult, RunResult, TrialResult, UnreadableHistogram,
-    figure::{DAY, four_digits, three_digits},
+    CapacityPlan, CellResult, OperationFigures, Plan, RunResult, TrialResult, UnreadableHistogram,
+    figure::{DAY, four_digits, offered, rate, three_digits},
     latency::is_enough,
 };
 
 /// What a search found on a cell. Rates are operations a second that were offered over all clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
-    /// The capacity: a rate at which every objective and the audit held at least twice, not above the estimate, and below every
-    /// rate at which the audit broke or could not tell. None if there is none, or the bench was the limit.
-    pub per_second: Option<f64>,
+    /// The capacity: the rate that 95 % of fresh probes are expected to hold, confirmed by fresh probes at that very rate, below
+    /// the even odds, and below every rate at which the audit broke or could not tell. None if there is none, or the bench or
+    /// the machine was the limit.
+    #[serde(default)]
+    pub carried: Option<f64>,
+    /// Number of fresh probes at the capacity, made after it had been chosen, in which everything held.
+    #[serde(default)]
+    pub fresh_held: usize,
+    /// Number of fresh probes at the capacity that told.
+    #[serde(default)]
+    pub fresh: usize,
+    /// The rate that 95 % of probes hold, by a fit of all of them; none if none held or none missed.
+    #[serde(default)]
+    pub expected: Option<RateInterval>,
+    /// What an earlier acidtest called the capacity: a rate near the even odds, at which about half of fresh probes hold. Only in
+    /// its results.
+    #[serde(rename = "per_second", default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<f64>,
     /// The highest rate that passed twice or more, whether or not it is the capacity: what is known where a search did not come
     /// to its end.
     pub passed: Option<f64>,
@@ -36,8 +51,9 @@ pub struct Capacity {
     pub passes: usize,
     /// Number of probes at that rate that told.
     pub told: usize,
-    /// The rate at which half of the probes hold, by a fit of all of them; none if none held or none missed.
-    pub estimate: Option<RateEstimate>,
+    /// The even odds: the rate at which half of the probes hold, by the same fit.
+    #[serde(alias = "estimate")]
+    pub even_odds: Option<RateEstimate>,
     /// Why it is no higher.
     pub limit: Limit,
     /// Where latency begins to rise: the bend of its curve over the rate; none if it does not bend.
@@ -51,6 +67,15 @@ pub struct Capacity {
     /// The capacity beside the demand; none where no demand or no capacity is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Headroom>,
+}
+
+/// The 95 % interval of a rate, in operations a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RateInterval {
+    /// Its lower bound.
+    pub low: f64,
+    /// Its upper bound.
+    pub high: f64,
 }
 
 /// A rate with its uncertainty.
@@ -98,7 +123,7 @@ pub enum Limit {
         /// The lowest rate at which it did.
         at: f64,
     },
-    /// The audit could not tell, twice.
+    /// It could not be told, twice: by the audit, or for want of operations that an objective is judged by.
     Unknown {
         /// The lowest rate of those.
         at: f64,
@@ -117,8 +142,11 @@ pub enum Limit {
         /// What was measured there over what is allowed; none where too many operations were not served at all.
         ratio: Option<f64>,
     },
-    /// The probes ran out before the estimate was as narrow as was asked for.
-    Probes,
+    /// The budget of time or probes was spent before a rate was confirmed.
+    #[serde(alias = "probes")]
+    Budget,
+    /// Other programs used a quarter of the machine or more, for so many probes that nothing more could be said of the store.
+    Machine,
     /// The highest rate that can be asked for was met.
     Highest,
     /// The search did not come to its end.
@@ -220,8 +248,13 @@ pub struct Room {
 pub enum Next {
     /// A trial in a closed loop, which says where to begin.
     ClosedLoop,
-    /// A probe at this rate (operations a second).
-    Rate(f64),
+    /// A probe.
+    Probe {
+        /// Its rate, in operations a second.
+        rate: f64,
+        /// How long it is measured.
+        length: Duration,
+    },
     /// Nothing more.
     Nothing,
 }
@@ -232,6 +265,8 @@ struct Told<'a> {
     probes: Vec<(Probe, Observation)>,
     /// Whether the store was lost before the first probe.
     is_lost: bool,
+    /// How long a probe of how many operations a second is to be.
+    lengths: Lengths,
     cell: &'a CellResult,
 }
 
@@ -248,49 +283,131 @@ const DEEPEST: f64 = 1.0 / 256.0;
 /// But to no rate at which a probe is offered fewer operations.
 const FEWEST: f64 = 20.0;
 
+/// Operations that are wanted beyond a percentile: half as many again as have to be, as arrivals are random.
+const WANTED: f64 = 15.0;
+
+/// How long a probe has to be for its objectives to be judged.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    /// Operations that a probe needs for every operation that an objective is about.
+    all: f64,
+    /// Operations without which an objective cannot be judged at all.
+    least: f64,
+    shortest: Duration,
+    longest: Duration,
+}
+
+impl Lengths {
+    /// By the shares of the operations in a closed loop.
+    fn of(result: &RunResult, plan: &CapacityPlan, closed: &TrialResult) -> Self {
+        let count =
+            |each: &OperationFigures| each.service.values().map(|times| times.count as f64).sum::<f64>();
+        let all: f64 = closed.operations.iter().map(count).sum();
+        let share = |each: &OperationFigures| count(each) / all.max(1.0);
+        let of = |objective: &Objective| -> Vec<f64> {
+            let named =
+                |each: &&OperationFigures| objective.operation.as_ref().is_none_or(|name| each.name == *name);
+            let shares = closed.operations.iter().filter(named).map(share).filter(|share| *share > 0.0);
+            let wanted = match objective.measure {
+                Measure::Percentile(percent) => WANTED / (1.0 - percent / 100.0),
+                // one that fails is then no more than is allowed
+                Measure::Errors if objective.limit > 0.0 => objective.limit.recip(),
+                Measure::Errors | Measure::Longest => return Vec::new(),
+            };
+            match (objective.measure, &objective.operation) {
+                (Measure::Errors, None) => vec![wanted],
+                _ => shares.map(|share| wanted / share).collect(),
+            }
+        };
+        let each: Vec<Vec<f64>> = plan.slo.iter().map(of).collect();
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(FEWEST, f64::max);
+        let longest = result.plan.duration.0;
+        Self {
+            all: most(&mut each.iter().flatten().copied()),
+            least: most(&mut each.iter().filter_map(|all| all.iter().copied().reduce(f64::min))),
+            shortest: plan.shortest(&result.plan).0,
+            longest,
+        }
+    }
+
+    fn at(&self, rate: f64) -> Duration {
+        let needed = Duration::try_from_secs_f64(self.all / rate).unwrap_or(self.longest);
+        needed.clamp(self.shortest, self.longest)
+    }
+
+    /// The lowest rate (operations a second) at which a probe tells anything.
+    fn lowest_rate(&self) -> f64 {
+        self.least / self.longest.as_secs_f64().max(1e-3)
+    }
+}
+
 impl CapacityPlan {
-    /// The settings of a search whose probes last so long (seconds), if the closed loop reached so many operations a second.
-    fn settings(&self, closed: f64, hold: f64) -> Settings {
+    /// The settings of a search after a closed loop that reached so many operations a second and took so many seconds.
+    fn settings(&self, closed: f64, took: f64, lowest: f64, demand: Option<PerSecond>) -> Settings {
         let first = four_digits((closed * BEGINNING).clamp(LOWEST / DEEPEST, HIGHEST));
-        // a probe with hardly an operation tells nothing
-        let told_by = FEWEST / hold.max(1e-3);
-        let floor = four_digits((first * DEEPEST).max(told_by).clamp(LOWEST, first));
+        let floor = four_digits((first * DEEPEST).max(lowest).clamp(LOWEST, first));
         let Share(tolerance) = self.within;
         Settings {
             first,
             floor,
             ceiling: HIGHEST,
             tolerance,
-            budget: self.probes as usize,
+            // what a closed loop takes is the budget's, too, but never all of it
+            seconds: (self.budget.0.as_secs_f64() - took).max(1e-3),
+            probes: self.probes as usize,
+            demand: demand.map(|PerSecond(demand)| demand),
             ..Settings::default()
         }
     }
 
-    /// How many probes a search takes, from and to, besides the trial in a closed loop.
+    /// The length of the measured part of a probe of many operations a second.
     #[must_use]
-    pub fn expected_probes(&self) -> (usize, usize) {
-        acidtest_capacity::probes(&self.settings(1000.0, CapacityPlan::HOLD.0.as_secs_f64()))
+    pub fn shortest(&self, plan: &Plan) -> Span {
+        if self.adaptive { Span(Self::SHORTEST.min(plan.duration.0)) } else { plan.duration }
+    }
+
+    /// How many probes a search takes, from and to, besides the trial in a closed loop, if their warm-up and their measured part
+    /// take as long as the plan says: from those of a store whose speed hardly varies to all that the budget has room for.
+    #[must_use]
+    pub fn expected_probes(&self, plan: &Plan) -> (u32, u32) {
+        let each = (plan.warmup.0 + self.shortest(plan).0).as_secs_f64().max(1e-3);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+        let most = ((self.budget.0.as_secs_f64() / each) as u32).clamp(1, self.probes);
+        (QUIET.min(most), most)
     }
 }
+
+/// Probes of a search on a store whose speed hardly varies.
+const QUIET: u32 = 40;
 
 impl<'a> Told<'a> {
     /// What the cell's trials tell; `None` if the result is of no search.
     fn by(result: &'a RunResult, cell: &'a CellResult) -> Result<Option<Self>, UnreadableHistogram> {
         let Some(plan) = &result.plan.capacity else { return Ok(None) };
-        let mut told = Self { search: None, probes: Vec::new(), is_lost: false, cell };
+        let longest = result.plan.duration.0;
+        let lengths = Lengths { all: FEWEST, least: FEWEST, shortest: longest, longest };
+        let mut told = Self { search: None, probes: Vec::new(), is_lost: false, lengths, cell };
         // the clock of an interrupted trial did not run to its end
         for trial in cell.trials.iter().filter(|trial| !trial.was_interrupted()) {
             match (trial.rate, &mut told.search) {
                 (None, None) if trial.stopped.is_some() => told.is_lost = true,
                 (None, None) => {
                     let closed = trial.ended_per_second();
-                    told.search =
-                        Search::new(plan.settings(closed, result.plan.duration.0.as_secs_f64())).ok();
+                    told.lengths = Lengths::of(result, plan, trial);
+                    let lowest = told.lengths.lowest_rate();
+                    let took = trial.took_seconds.unwrap_or(trial.seconds);
+                    told.search = Search::new(plan.settings(closed, took, lowest, result.plan.demand)).ok();
                     if let (Some(search), true) =
                         (&mut told.search, trial.audit.breaks_promise(&cell.without))
                     {
                         let ended = Ended::Broke;
-                        search.told(Observation { rate: closed, ended, margins: Vec::new(), latency: None });
+                        search.told(Observation {
+                            rate: closed,
+                            ended,
+                            margins: Vec::new(),
+                            latency: None,
+                            seconds: 0.0,
+                        });
                     }
                 }
                 (Some(rate), Some(search)) => {
@@ -306,7 +423,13 @@ impl<'a> Told<'a> {
         if let (Some(search), true) = (&mut told.search, cell.error.is_some())
             && let Step::Probe(rate) = search.next()
         {
-            search.told(Observation { rate, ended: Ended::Gone, margins: Vec::new(), latency: None });
+            search.told(Observation {
+                rate,
+                ended: Ended::Gone,
+                margins: Vec::new(),
+                latency: None,
+                seconds: 0.0,
+            });
         }
         told.is_lost |= told.search.is_none() && cell.error.is_some();
         Ok(Some(told))
@@ -316,9 +439,19 @@ impl<'a> Told<'a> {
         match self.search.as_ref().map(Search::next) {
             None if self.is_lost => Next::Nothing,
             None => Next::ClosedLoop,
-            Some(Step::Probe(rate)) => Next::Rate(rate),
+            Some(Step::Probe(rate)) => Next::Probe { rate, length: self.lengths.at(rate) },
             Some(Step::Done(_)) => Next::Nothing,
         }
+    }
+
+    /// What is known so far, in words; none before some probes held and others missed.
+    fn so_far(&self) -> Option<String> {
+        let search = self.search.as_ref()?;
+        let Some((candidate, held, told)) = search.confirming() else {
+            let (low, high) = search.so_far().expected?;
+            return Some(format!("so far 95 % hold at {} to {}/s", rate(low), rate(high)));
+        };
+        Some(format!("confirming {}/s: {held} of {told} fresh probes held", offered(candidate)))
     }
 
     fn capacity(&self, result: &RunResult) -> Option<Capacity> {
@@ -336,14 +469,19 @@ impl<'a> Told<'a> {
             _ => Limit::Unfinished,
         };
         let curve = self.curve();
-        let per_second = conclusion.as_ref().and_then(|found| found.capacity).filter(|_| finished);
+        let carried = conclusion.as_ref().and_then(|found| found.capacity).filter(|_| finished);
+        let fresh = conclusion.as_ref().filter(|_| carried.is_some()).map_or((0, 0), |found| found.fresh);
         let knee = conclusion.as_ref().and_then(|found| found.knee);
         let mut capacity = Capacity {
-            per_second,
+            carried,
+            fresh_held: fresh.0,
+            fresh: fresh.1,
+            expected: conclusion.as_ref().and_then(expected),
+            earlier: None,
             passed: conclusion.as_ref().and_then(|found| found.passed),
             passes: conclusion.as_ref().map_or(0, |found| found.passes.0),
             told: conclusion.as_ref().map_or(0, |found| found.passes.1),
-            estimate: conclusion.as_ref().and_then(estimate),
+            even_odds: conclusion.as_ref().and_then(even_odds),
             limit,
             knee: knee.map(|knee| KneeFigures { per_second: knee.rate, p99_ns: knee.latency * 1e9 }),
             probes: self.probes.len(),
@@ -435,13 +573,19 @@ fn limit(why: &Why, plan: &CapacityPlan) -> Limit {
         Why::NoRateMeets { best } => {
             Limit::NoRate { objective: named(best.objective), at: best.rate, ratio: finite(best.ratio) }
         }
-        Why::Budget => Limit::Probes,
+        Why::Budget => Limit::Budget,
+        Why::Machine => Limit::Machine,
         Why::AtLimit { .. } => Limit::Highest,
     }
 }
 
-fn estimate(found: &Conclusion) -> Option<RateEstimate> {
-    let estimate = found.estimate?;
+fn expected(found: &Conclusion) -> Option<RateInterval> {
+    let (low, high) = found.expected?;
+    (low.is_finite() && high.is_finite()).then_some(RateInterval { low, high })
+}
+
+fn even_odds(found: &Conclusion) -> Option<RateEstimate> {
+    let estimate = found.even_odds?;
     let rates = [estimate.rate, estimate.low, estimate.high, estimate.spread];
     rates.iter().all(|rate| rate.is_finite()).then_some(RateEstimate {
         per_second: estimate.rate,
@@ -456,7 +600,7 @@ const FAR: f64 = 365_242.5;
 
 fn headroom(capacity: &Capacity, cell: &CellResult, result: &RunResult) -> Option<Headroom> {
     let PerSecond(demand) = result.plan.demand?;
-    let times = capacity.per_second? / demand;
+    let times = capacity.carried? / demand;
     let growth = result.plan.capacity.as_ref()?.growth.map(acidtest_model::Growth::log_per_day);
     let days = growth.map(|growth| (times.ln() / growth).max(0.0));
     let date = |days: f64| date(&result.started, days);
@@ -472,7 +616,7 @@ fn headroom(capacity: &Capacity, cell: &CellResult, result: &RunResult) -> Optio
 /// When the rows that come at the demand, with its growth, fill the room that was asked for.
 fn room(capacity: &Capacity, cell: &CellResult, result: &RunResult, demand: f64) -> Option<Room> {
     let acidtest_model::Bytes(room) = result.plan.fits?;
-    let rate = capacity.per_second?;
+    let rate = capacity.carried?;
     let at = |trial: &&TrialResult| trial.rate.is_some_and(|at| is_same(at, rate)) && trial.size.is_some();
     let trials: Vec<&TrialResult> = cell.trials.iter().filter(at).collect();
     let bytes_a_row = median(trials.iter().filter_map(|trial| {
@@ -528,7 +672,7 @@ impl RunResult {
         else {
             return Ok(None);
         };
-        Ok(Some(match Probe::of(trial, cell, self)?.observation(rate, &plan.slo).ended {
+        let ended = match Probe::of(trial, cell, self)?.observation(rate, &plan.slo).ended {
             Ended::Met => "every objective met".to_owned(),
             Ended::Missed { objective: at, ratio } => {
                 let named = plan.slo.get(at).map(ToString::to_string).unwrap_or_default();
@@ -540,8 +684,13 @@ impl RunResult {
             Ended::Broke => "a promise is broken".to_owned(),
             Ended::Unknown => "it could not be told".to_owned(),
             Ended::BenchLimited => "the bench could not offer it".to_owned(),
+            Ended::MachineLimited => {
+                "machine-limited: other programs used a quarter of it or more".to_owned()
+            }
             Ended::Gone => "the store was lost".to_owned(),
-        }))
+        };
+        let so_far = Told::by(self, cell)?.and_then(|told| told.so_far());
+        Ok(Some(so_far.map_or(ended.clone(), |so_far| format!("{ended} · {so_far}"))))
     }
 
     /// Sets what the searches found, as far as the trials tell it, and the prices that follow from it.
@@ -566,7 +715,7 @@ impl Capacity {
     /// What was measured at the rate above the capacity that shows its limit, and at the rate nearest to half of that; none where
     /// nothing was missed or half was not run.
     pub(crate) fn at_limit_and_half(&self) -> Option<(&RateFigures, &RateFigures)> {
-        let above = self.per_second.or(self.passed).unwrap_or(0.0);
+        let above = self.carried.or(self.passed).unwrap_or(0.0);
         let at = match self.limit {
             Limit::Objective { at, .. }
             | Limit::Bench { at }
@@ -585,9 +734,14 @@ impl Capacity {
         (off(&half) < 0.3).then_some((limit, half))
     }
 
+    /// The capacity beside the demand; none where that was made of what an earlier acidtest called the capacity.
+    pub fn headroom(&self) -> Option<&Headroom> {
+        self.headroom.as_ref().filter(|_| self.carried.is_some())
+    }
+
     /// The worst verdict at or below the capacity; of all probes where there is none.
     pub(crate) fn verdict(&self) -> Verdict {
-        let up_to = self.per_second.unwrap_or(f64::INFINITY);
+        let up_to = self.carried.or(self.earlier).unwrap_or(f64::INFINITY);
         let below = self.curve.iter().filter(|figures| figures.per_second <= up_to * (1.0 + 1e-9));
         below.map(|figures| figures.verdict).max().unwrap_or(Verdict::Unknown)
     }

@@ -7,13 +7,19 @@ use acidtest_model::{Measure, Objective};
 use acidtest_workloads::Verdict;
 
 use super::{OperationTimes, Used};
-use crate::{CellResult, LatencyFigures, OperationFigures, RunResult, TrialResult, UnreadableHistogram};
+use crate::{
+    CellResult, LatencyFigures, OperationFigures, RunResult, TrialResult, UnreadableHistogram,
+    notes::{OTHERS, others_during},
+};
 
 /// Share of the cores that clients can use from which on they, and not the store, may be why an objective was missed.
 const SATURATED: f64 = 0.85;
 
 /// Reasons for which a trial ends early that are the store's.
 const LOST: [&str; 2] = ["server gone", "no connection"];
+
+/// Operations that have to be slower than a percentile for it to be judged: of fewer it is hardly more than the slowest of them.
+const BEYOND: f64 = 10.0;
 
 /// Outcomes of an operation that was not served. Refused is an answer.
 const NOT_SERVED: [&str; 3] = ["conflict", "failed", "unknown"];
@@ -30,6 +36,9 @@ pub(super) struct Probe {
     /// How it ended, whatever was measured: a broken promise, a store that was lost, a bench that was.
     settled: Option<Ended>,
     bench: bool,
+    /// Whether other programs used so much of the machine that nothing can be said of the store.
+    disturbed: bool,
+    seconds: f64,
 }
 
 /// The times of what was acknowledged of an operation, and how many were not served.
@@ -69,8 +78,18 @@ impl Served {
         }
     }
 
+    /// Whether it had enough operations for the figure; whatever it is where it had none.
+    fn is_enough(&self, measure: Measure) -> bool {
+        let all = self.times.as_ref().map_or(0.0, |times| times.count as f64) + self.missing;
+        match measure {
+            Measure::Percentile(percent) => all <= 0.0 || all * (1.0 - percent / 100.0) >= BEYOND - 1e-6,
+            Measure::Longest | Measure::Errors => true,
+        }
+    }
+
     fn figure(&self, measure: Measure) -> Result<Option<f64>, UnreadableHistogram> {
         match measure {
+            Measure::Percentile(_) if !self.is_enough(measure) => Ok(None),
             Measure::Percentile(percent) => self.percentile(percent),
             Measure::Longest if self.missing > 0.0 => Ok(Some(f64::INFINITY)),
             Measure::Longest => Ok(self.times.as_ref().map(|times| times.max_ns as f64)),
@@ -91,9 +110,17 @@ impl Probe {
         cell: &CellResult,
         result: &RunResult,
     ) -> Result<Self, UnreadableHistogram> {
-        let offered = trial.arrived.offered as f64;
+        // what was due so shortly before the end that it is not late by any objective, is not known to have been missed
+        let waiting = trial.rate.unwrap_or(0.0) * patience(result);
+        let dropped = trial.arrived.dropped as f64;
+        let waiting = dropped.min(waiting);
+        let (offered, dropped) = (trial.arrived.offered as f64 - waiting, dropped - waiting);
+        let warmup = result.plan.warmup.0.as_secs_f64();
+        // an older result does not say
+        let seconds = || trial.seconds + warmup + trial.data.load_seconds.unwrap_or(0.0);
+        let others = others_during(trial, cell).unwrap_or(0.0);
         // of what was never started nobody knows which operation it would have been: each has its share
-        let dropped = if offered > 0.0 { (trial.arrived.dropped as f64 / offered).min(1.0) } else { 0.0 };
+        let dropped = if offered > 0.0 { (dropped / offered).min(1.0) } else { 0.0 };
         let mut served = BTreeMap::new();
         let (mut failed, mut all) = (0.0, 0.0);
         for operation in &trial.operations {
@@ -141,6 +168,8 @@ impl Probe {
             offered: offered > 0.0,
             settled,
             bench: is_bench_limited(trial, cell, result),
+            disturbed: others >= OTHERS * result.machine.cores as f64,
+            seconds: trial.took_seconds.unwrap_or_else(seconds),
         })
     }
 
@@ -156,16 +185,32 @@ impl Probe {
             .enumerate()
             .filter(|(_, ((figure, each), _))| !each.is_met_by(*figure));
         let worst = missed.max_by(|(_, (_, one)), (_, (_, other))| one.total_cmp(other));
-        let ended = self.settled.unwrap_or_else(|| match worst {
+        let is_judged = objectives.iter().all(|each| self.is_judged(each));
+        let is_settled = matches!(self.settled, Some(Ended::Broke | Ended::Gone));
+        let disturbed = Some(Ended::MachineLimited).filter(|_| self.disturbed && !is_settled);
+        let ended = disturbed.or(self.settled).unwrap_or_else(|| match worst {
             Some(_) if self.bench => Ended::BenchLimited,
             Some((objective, (_, ratio))) => Ended::Missed { objective, ratio: *ratio },
             // a verdict that is broken without breaking a promise is as it was to be expected
-            None if !self.offered || self.verdict == Verdict::Unknown => Ended::Unknown,
+            None if !self.offered || self.verdict == Verdict::Unknown || !is_judged => Ended::Unknown,
             None => Ended::Met,
         });
         let slowest = self.times.values().map(|times| times.p99_ns);
         let latency = slowest.collect::<Option<Vec<f64>>>().and_then(|all| all.into_iter().reduce(f64::max));
-        Observation { rate, ended, margins, latency: latency.map(|nanoseconds| nanoseconds / 1e9) }
+        let latency = latency.map(|nanoseconds| nanoseconds / 1e9);
+        Observation { rate, ended, margins, latency, seconds: self.seconds }
+    }
+
+    /// Whether there were enough operations for an objective: of the one that it names, or of any that is on the schedule.
+    fn is_judged(&self, objective: &Objective) -> bool {
+        let enough = |served: &Served| served.is_enough(objective.measure);
+        match &objective.operation {
+            Some(name) => self.served.get(name).is_none_or(enough),
+            None => {
+                let mut there = self.served.values().filter(|each| each.on_schedule).peekable();
+                there.peek().is_none() || there.any(enough)
+            }
+        }
     }
 
     /// The figure that an objective is about: the worst of all operations on the schedule where it names none. `None` where there
@@ -189,6 +234,13 @@ impl Probe {
             (seen, _) => seen,
         }
     }
+}
+
+/// The shortest time that an objective allows, in seconds; 0 where none is about times.
+fn patience(result: &RunResult) -> f64 {
+    let objectives = result.plan.capacity.iter().flat_map(|search| &search.slo);
+    let times = objectives.filter(|each| each.measure != Measure::Errors).map(|each| each.limit / 1e9);
+    times.reduce(f64::min).unwrap_or(0.0)
 }
 
 /// Whether the clients used so much of the cores that they can use that they may be what could not keep up. Of a store in the

@@ -46,7 +46,8 @@ fn at_rate(like: &TrialResult, rate: f64, round: u32) -> TrialResult {
         arrived: ArrivalFigures { offered: 2000, started: 2000, completed: 2000, late: 0, dropped: 0 },
         ..like.clone()
     };
-    trial.resources.machine.cpu_mean = 16.0 * (rate / 1000.0).min(1.0);
+    trial.resources.machine.cpu_mean = trial.resources.client.cpu_mean + 3.5 * (rate / 1000.0).min(1.0);
+    trial.took_seconds = Some(7.5);
     trial
 }
 
@@ -65,7 +66,7 @@ fn searched(mut result: RunResult, change: impl Fn(f64, &mut CellResult, &mut Tr
             let round = u32::try_from(cell.trials.len()).unwrap() + 1;
             let trial = match result.next_probe(cell).unwrap() {
                 Next::ClosedLoop => closed_loop(&like),
-                Next::Rate(rate) => {
+                Next::Probe { rate, .. } => {
                     let mut trial = at_rate(&like, rate, round);
                     change(rate, &mut result.cells[index], &mut trial);
                     trial
@@ -73,9 +74,9 @@ fn searched(mut result: RunResult, change: impl Fn(f64, &mut CellResult, &mut Tr
                 Next::Nothing => break,
             };
             result.cells[index].trials.push(trial);
-            result.find_capacities().unwrap();
         }
     }
+    result.find_capacities().unwrap();
     result
 }
 
@@ -92,11 +93,14 @@ fn found(result: &RunResult) -> &Capacity {
 fn a_capacity_is_found_with_what_stopped_it() {
     let result = plain(&["p99<20ms", "errors<0.1%"]);
     let found = found(&result);
-    let capacity = found.per_second.unwrap();
-    assert!((712.0..=750.0).contains(&capacity), "{found:?}");
+    let capacity = found.carried.unwrap();
+    assert!((675.0..=750.0).contains(&capacity), "{found:?}");
     let Limit::Objective { objective, at, ratio } = &found.limit else { panic!("{found:?}") };
     assert!(objective == "p99<20ms" && (750.0..790.0).contains(at) && ratio.unwrap() > 1.0, "{found:?}");
-    assert!(found.finished && found.curve.len() >= 8 && found.passes >= 2, "{found:?}");
+    assert!(
+        found.finished && found.curve.len() >= 8 && (found.fresh_held, found.fresh) == (20, 20),
+        "{found:?}"
+    );
     let (limit, half) = found.at_limit_and_half().unwrap();
     assert!(is_same(limit.per_second, *at) && (0.45..0.55).contains(&(half.per_second / at)), "{found:?}");
     assert_eq!(result.next_probe(&result.cells[0]).unwrap(), Next::Nothing);
@@ -105,7 +109,7 @@ fn a_capacity_is_found_with_what_stopped_it() {
     let mut again: RunResult = serde_json::from_str(&text).unwrap();
     again.find_capacities().unwrap();
     let read = self::found(&again);
-    assert!(is_same(read.per_second.unwrap(), capacity) && read.curve.len() == found.curve.len(), "{read:?}");
+    assert!(is_same(read.carried.unwrap(), capacity) && read.curve.len() == found.curve.len(), "{read:?}");
     assert!(read.at_limit_and_half().is_some() && read.limit == found.limit, "{read:?}");
     assert_eq!(again.next_probe(&again.cells[0]).unwrap(), Next::Nothing);
 }
@@ -113,19 +117,19 @@ fn a_capacity_is_found_with_what_stopped_it() {
 #[test]
 fn an_objective_of_one_operation_is_of_that_one() {
     // release takes half as long: 20 ms at 875/s
-    let capacity = |slo: &[&str]| found(&plain(slo)).per_second.unwrap();
+    let capacity = |slo: &[&str]| found(&plain(slo)).carried.unwrap();
     let (release, capture) =
         (capacity(&["release:p99<20ms"]), capacity(&["release:p99<20ms", "capture:p50<10ms"]));
-    assert!((831.0..=875.0).contains(&release), "{release}");
-    assert!((475.0..=501.0).contains(&capture), "{capture}");
+    assert!((785.0..=875.0).contains(&release), "{release}");
+    assert!((440.0..=501.0).contains(&capture), "{capture}");
 }
 
 #[test]
 fn what_is_shown_is_the_golden_one() {
-    let mut result = plain(&["p99<20ms", "errors<0.1%"]);
+    let mut result = begun(&[Lock::Native], &["p99<20ms", "errors<0.1%"]);
     result.plan.demand = Some("200/s".parse().unwrap());
     result.plan.capacity.as_mut().unwrap().growth = Some("3%/month".parse().unwrap());
-    result.find_capacities().unwrap();
+    let result = searched(result, |_, _, _| {});
     golden("capacity.txt", &render(&result, Style { color: false, width: Some(100) }).unwrap());
     golden("capacity.md", &markdown(&result));
     for width in 60..140 {
@@ -167,14 +171,14 @@ fn a_rate_at_which_the_audit_broke_is_not_given() {
     });
     let found_there = found(&result);
     assert!(matches!(found_there.limit, Limit::Broke { at } if at >= 600.0), "{found_there:?}");
-    assert!((570.0..600.0).contains(&found_there.per_second.unwrap()), "{found_there:?}");
+    assert!((570.0..600.0).contains(&found_there.carried.unwrap()), "{found_there:?}");
     assert_eq!(found_there.verdict(), Verdict::Holds);
     // one that broke in the closed loop is as much of a bound
     let mut result = begun(&[Lock::Native], &slo);
     broken(&mut result.cells[0].trials[0]);
     let like = result.cells[0].trials[0].clone();
     result.cells[0].trials[0] = closed_loop(&like);
-    let Next::Rate(rate) = result.next_probe(&result.cells[0]).unwrap() else {
+    let Next::Probe { rate, .. } = result.next_probe(&result.cells[0]).unwrap() else {
         panic!("there is a rate below it")
     };
     assert!(rate < 900.0, "{rate}");
@@ -185,7 +189,7 @@ fn a_rate_at_which_the_audit_broke_is_not_given() {
         }
     });
     assert_eq!(found(&result).verdict(), Verdict::Broken);
-    assert!(found(&result).per_second.is_some_and(|capacity| capacity > 700.0));
+    assert!(found(&result).carried.is_some_and(|capacity| capacity > 670.0));
     let [price] = result.cells[1].prices.as_slice() else { panic!("{:?}", result.cells[1].prices) };
     assert!(price.guarantee == "lock" && price.against == "none", "{price:?}");
     assert!(
@@ -211,17 +215,14 @@ fn a_bench_that_could_not_offer_the_rate_gives_no_capacity() {
     };
     let limited = at_most(15.0, false, 250.0, None);
     assert!(matches!(limited.limit, Limit::Bench { at } if (600.0..620.0).contains(&at)), "{limited:?}");
-    assert!(
-        limited.per_second.is_none() && limited.passed.is_some_and(|passed| passed < 600.0),
-        "{limited:?}"
-    );
+    assert!(limited.carried.is_none() && limited.passed.is_some_and(|passed| passed < 600.0), "{limited:?}");
     // so did clients whose threads were busy, however many cores there are
     let on_threads = |threads| at_most(3.5, false, 250.0, threads).limit;
     assert!(matches!(on_threads(Some(4)), Limit::Bench { .. }));
     assert!(matches!(on_threads(Some(5)), Limit::Objective { .. }));
     // idle clients did not set the limit, and of an embedded store the CPU time is its own
     for found in [at_most(4.0, false, 250.0, None), at_most(7.9, true, 250.0, None)] {
-        assert!(matches!(found.limit, Limit::Objective { .. }) && found.per_second.is_some(), "{found:?}");
+        assert!(matches!(found.limit, Limit::Objective { .. }) && found.carried.is_some(), "{found:?}");
     }
     // unless the bench itself needs most of it
     assert!(matches!(at_most(7.9, true, 8e6, None).limit, Limit::Bench { .. }));
@@ -233,8 +234,11 @@ fn an_objective_that_no_rate_meets_tells_the_best_seen() {
     let Limit::NoRate { objective, at, ratio } = &found(&result).limit else {
         panic!("{:?}", found(&result))
     };
-    // at the lowest rate, which takes the least time
-    assert!(objective == "p99<1ms" && *at < 10.0 && (5.0..5.2).contains(&ratio.unwrap()), "{at} {ratio:?}");
+    // at the lowest rate, which takes the least time: with fewer operations in 10 s a p99 of half of them could not be judged
+    assert!(
+        objective == "p99<1ms" && (*at - 300.0).abs() < 1e-9 && (7.1..7.2).contains(&ratio.unwrap()),
+        "{at} {ratio:?}"
+    );
     let text = render(&result, Style { color: false, width: None }).unwrap();
     assert!(text.contains("no rate meets p99<1ms; the best seen was"), "{text}");
 }
@@ -267,13 +271,13 @@ fn of_a_store_that_is_lost_what_is_known_is_kept() {
     result.find_capacities().unwrap();
     assert_eq!(found(&result).probes, 1);
     assert_eq!(found(&result).limit, Limit::Unfinished);
-    assert!(matches!(result.next_probe(&result.cells[0]).unwrap(), Next::Rate(_)));
+    assert!(matches!(result.next_probe(&result.cells[0]).unwrap(), Next::Probe { .. }));
 }
 
 /// 10 of 1,000 operations that ended were not served, and of 1,250 that were offered 250 were never started.
 #[test]
 fn what_was_not_served_is_slower_than_anything_and_an_error() {
-    let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+    let mut result = begun(&[Lock::Native], &["errors<1%"]);
     let like = result.cells[0].trials.remove(0);
     let ended = [
         ("ok", 1.0, 890),
@@ -325,21 +329,32 @@ fn what_was_not_served_is_slower_than_anything_and_an_error() {
 
 #[test]
 fn headroom_is_computed_from_a_demand_that_compounds() {
-    let mut result = plain(&["p99<20ms"]);
-    let capacity = found(&result).per_second.unwrap();
-    result.plan.demand = Some(PerSecond(capacity / 2.0));
-    result.find_capacities().unwrap();
-    let headroom = found(&result).headroom.clone().unwrap();
-    assert!((headroom.times - 2.0).abs() < 1e-9 && headroom.days.is_none(), "{headroom:?}");
-    result.plan.capacity.as_mut().unwrap().growth = Some("100%/year".parse().unwrap());
-    result.find_capacities().unwrap();
-    let headroom = found(&result).headroom.clone().unwrap();
-    // it doubles in a year: from 2026-11-22
-    assert_eq!((headroom.days.map(f64::round), headroom.date.as_deref()), (Some(365.0), Some("2027-11-22")));
-    result.plan.demand = Some(PerSecond(capacity * 2.0));
-    result.find_capacities().unwrap();
-    let headroom = found(&result).headroom.clone().unwrap();
-    assert_eq!((headroom.times, headroom.days), (0.5, Some(0.0)));
+    let with = |demand: f64, growth: Option<&str>| {
+        let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+        result.plan.demand = Some(PerSecond(demand));
+        result.plan.capacity.as_mut().unwrap().growth = growth.map(|growth| growth.parse().unwrap());
+        found(&searched(result, |_, _, _| {})).clone()
+    };
+    let carried = with(300.0, None);
+    let (capacity, headroom) = (carried.carried.unwrap(), carried.headroom().unwrap());
+    assert!(is_same(headroom.times, capacity / 300.0) && headroom.days.is_none(), "{headroom:?}");
+    assert!(headroom.times > 2.0, "{headroom:?}");
+    let growing = with(300.0, Some("100%/year"));
+    let headroom = growing.headroom().unwrap();
+    // it doubles in a year
+    assert!((headroom.days.unwrap() / 365.2425 - headroom.times.log2()).abs() < 1e-6, "{headroom:?}");
+    assert!(headroom.date.as_deref().is_some_and(|date| date.starts_with("202")), "{headroom:?}");
+    let too_much = with(3_000.0, Some("100%/year"));
+    let headroom = too_much.headroom().unwrap();
+    assert!(headroom.times < 0.3 && headroom.days == Some(0.0), "{headroom:?}");
+    // either is clear long before the interval is narrow
+    let probes = with(740.0, None).probes;
+    assert!(
+        carried.probes < probes && too_much.probes < probes,
+        "{} {} {probes}",
+        carried.probes,
+        too_much.probes
+    );
     assert_eq!(date("nonsense", 3.0), None);
     assert_eq!(date("2026-11-22T00:00:00Z", 1e12), None);
 }
@@ -347,7 +362,10 @@ fn headroom_is_computed_from_a_demand_that_compounds() {
 /// 1,000 rows for 2,000 operations and as much again in the warm-up of a fifth: 100 bytes a row.
 #[test]
 fn room_is_full_when_the_rows_of_the_demand_have_come() {
-    let mut result = searched(begun(&[Lock::Native], &["p99<20ms"]), |_, _, trial| {
+    let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+    result.plan.demand = Some(PerSecond(200.0));
+    result.plan.fits = Some("8.64GB".parse().unwrap());
+    let mut result = searched(result, |_, _, trial| {
         trial.size = Some(acidtest_workloads::TableSize {
             rows: trial.data.rows + 1_200,
             data_bytes: Some((trial.data.rows + 1_200) * 60),
@@ -356,9 +374,6 @@ fn room_is_full_when_the_rows_of_the_demand_have_come() {
             source: "made up".to_owned(),
         });
     });
-    result.plan.demand = Some(PerSecond(200.0));
-    result.plan.fits = Some("8.64GB".parse().unwrap());
-    result.find_capacities().unwrap();
     let room = found(&result).headroom.clone().unwrap().room.unwrap();
     assert!(
         (room.bytes_a_row - 100.0).abs() < 1e-9 && (room.rows_an_operation - 0.5).abs() < 1e-9,
@@ -384,17 +399,117 @@ fn where_the_probes_ran_out_the_estimate_and_the_demand_are_told() {
         }
     });
     assert!(
-        found(&result).per_second.is_none() && found(&result).limit == Limit::Probes,
+        found(&result).carried.is_none() && found(&result).limit == Limit::Budget,
         "{:?}",
         found(&result)
     );
     let shown = markdown(&result);
     for part in [
-        "its 8 probes ran out before a rate at or below the estimate of",
-        "demand of 5,000/s lies above the interval",
+        "its budget was spent after 8 probes, before fresh probes had confirmed a rate",
+        "demand of 5,000/s lies above the interval of the rate that 95 % of probes hold",
     ] {
         assert!(shown.contains(part), "{shown}");
     }
+}
+
+/// Other programs use a quarter of the machine, and the store answers late: in some of the probes, or in all.
+#[test]
+fn a_probe_on_a_machine_that_others_use_is_never_the_store_s_miss() {
+    let disturbed = |which: fn(u32) -> bool| {
+        let result = searched(begun(&[Lock::Native], &["p99<20ms"]), |_, _, trial| {
+            if which(trial.round) {
+                trial.operations[0] = operation(&trial.operations[0], "capture", &[("ok", 900.0, 1000)]);
+                trial.resources.machine.cpu_mean += 4.0;
+            }
+        });
+        (found(&result).clone(), render(&result, Style { color: false, width: None }).unwrap())
+    };
+    let ((quiet, _), (some, _)) = (disturbed(|_| false), disturbed(|round| round % 3 == 0));
+    assert!((some.carried.unwrap() / quiet.carried.unwrap() - 1.0).abs() < 0.05, "{some:?}");
+    assert!(some.probes > quiet.probes && some.curve.iter().any(|figures| figures.other > 0), "{some:?}");
+    let (all, text) = disturbed(|_| true);
+    assert_eq!((all.carried, all.passed, &all.limit), (None, None, &Limit::Machine));
+    assert!(text.contains("machine-limited: other programs used a quarter of the machine"), "{text}");
+    // a promise that was broken meanwhile was broken
+    let result = searched(begun(&[Lock::Native], &["p99<20ms"]), |_, _, trial| {
+        trial.resources.machine.cpu_mean += 4.0;
+        trial.audit.findings = vec![Finding::new("oversold", 5, "units", LOCK)];
+        trial.audit.verdict = Verdict::Broken;
+    });
+    assert!(matches!(found(&result).limit, Limit::Broke { .. }), "{:?}", found(&result));
+}
+
+/// Probes are as long as their objectives need, and no percentile is judged by fewer than 10 operations beyond it.
+#[test]
+fn a_probe_is_as_long_as_its_objectives_need() {
+    let lengths = |slo: &[&str], adaptive| {
+        let mut result = begun(&[Lock::Native], slo);
+        result.plan.duration = CapacityPlan::HOLD;
+        let plan = CapacityPlan { adaptive, ..result.plan.capacity.clone().unwrap() };
+        Lengths::of(&result, &plan, &closed_loop(&result.cells[0].trials[0]))
+    };
+    let seconds = |lengths: Lengths, rate| lengths.at(rate).as_secs_f64();
+    // captures and releases are half each: 15 of 3,000 operations are beyond one's p99
+    let p99 = lengths(&["p99<20ms"], true);
+    assert!((seconds(p99, 300.0) - 10.0).abs() < 0.1, "{p99:?}");
+    assert_eq!((seconds(p99, 1e6), seconds(p99, 10.0)), (5.0, 30.0));
+    assert!((p99.lowest_rate() - 100.0).abs() < 1.0, "{p99:?}");
+    // one of 10,000 may fail
+    assert!((seconds(lengths(&["errors<0.01%"], true), 1000.0) - 10.0).abs() < 1e-6);
+    assert_eq!(seconds(lengths(&["p99<20ms"], false), 1e6), 30.0);
+    let mut few = begun(&[Lock::Native], &["p99<20ms"]);
+    let like = few.cells[0].trials.remove(0);
+    let ended = |count: u64, slo: &str| {
+        let mut trial = at_rate(&like, 100.0, 2);
+        trial.operations = vec![operation(&like.operations[0], "capture", &[("ok", 1.0, count)])];
+        let probe = Probe::of(&trial, &few.cells[0], &few).unwrap();
+        probe.observation(100.0, &[slo.parse().unwrap()]).ended
+    };
+    assert_eq!((ended(999, "p99<20ms"), ended(1000, "p99<20ms")), (Ended::Unknown, Ended::Met));
+    assert_eq!((ended(999, "capture:p99<20ms"), ended(20, "p50<20ms")), (Ended::Unknown, Ended::Met));
+}
+
+/// An operation that was due 20 ms before the end or later, and had not begun, was not yet late.
+#[test]
+fn what_waits_at_the_end_is_no_error_before_it_is_late() {
+    let mut result = begun(&[Lock::Native], &["p99<20ms", "errors<0.1%"]);
+    let like = result.cells[0].trials.remove(0);
+    let errors = |dropped| {
+        let mut trial = at_rate(&like, 1000.0, 2);
+        trial.arrived.dropped = dropped;
+        Probe::of(&trial, &result.cells[0], &result).unwrap().errors
+    };
+    assert_eq!((errors(0), errors(20)), (0.0, 0.0));
+    assert!((errors(120) - 100.0 / 1980.0).abs() < 1e-9, "{}", errors(120));
+}
+
+/// What a program wrote that called a rate near the even odds the capacity.
+#[test]
+fn what_an_earlier_program_called_the_capacity_is_shown_by_its_right_name() {
+    let mut result = plain(&["p99<20ms"]);
+    result.plan.demand = Some(PerSecond(200.0));
+    let mut value = serde_json::to_value(&result).unwrap();
+    let found = value["cells"][0]["capacity"].as_object_mut().unwrap();
+    for member in ["carried", "fresh", "fresh_held", "expected"] {
+        found.remove(member).unwrap();
+    }
+    let odds = found.remove("even_odds").unwrap();
+    found.insert("estimate".to_owned(), odds);
+    found.insert("per_second".to_owned(), 743.4.into());
+    let headroom = serde_json::json!({"demand": 200.0, "times": 3.717, "days": null, "date": null});
+    found.insert("headroom".to_owned(), headroom);
+    let plan = value["plan"]["capacity"].as_object_mut().unwrap();
+    assert!(plan.remove("budget").is_some() && plan.remove("adaptive").is_some());
+    let read: RunResult = serde_json::from_value(value).unwrap();
+    let found = self::found(&read);
+    assert_eq!((found.carried, found.earlier, found.headroom()), (None, Some(743.4), None));
+    assert_eq!(found.even_odds, self::found(&result).even_odds);
+    let text = render(&read, Style { color: false, width: None }).unwrap();
+    assert!(
+        text.contains("743.4 ops/s were found by an earlier acidtest") && text.contains("even odds"),
+        "{text}"
+    );
+    assert!(!text.contains("carries") && !text.contains("×3.72"), "{text}");
 }
 
 #[test]

@@ -140,7 +140,7 @@ pub(super) fn capacities(result: &RunResult, names: &Names, prefix: &str) -> Vec
             title: names.cell(cell),
             kind: Kind::Capacity,
             lines: lines.collect(),
-            marks: found.per_second.map(mark).into_iter().collect(),
+            marks: found.carried.map(mark).into_iter().collect(),
         }
     };
     found(result).enumerate().map(of_search).collect()

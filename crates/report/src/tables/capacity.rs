@@ -4,7 +4,7 @@ use acidtest_workloads::Verdict;
 
 use super::{Columns, percent, ratio, resources::cores};
 use crate::{
-    Capacity, CellResult, Limit, OperationTimes, RateFigures, RunResult, Used,
+    Capacity, CellResult, Limit, OperationTimes, RateFigures, RateInterval, RunResult, Used,
     dimensions::NOT_THERE,
     distinct,
     figure::{bytes, nanoseconds, offered, rate, three_digits},
@@ -24,13 +24,14 @@ fn or_none(text: Option<String>) -> Entry {
 
 /// One row for each search: the capacity with its verdict, why it is no higher, and what is left over the demand.
 pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
-    let demand = found(result).any(|(_, found)| found.headroom.is_some());
-    let growth =
-        found(result).any(|(_, found)| found.headroom.as_ref().is_some_and(|room| room.days.is_some()));
+    let demand = found(result).any(|(_, found)| found.headroom().is_some());
+    let growth = found(result).any(|(_, found)| found.headroom().is_some_and(|room| room.days.is_some()));
     let mut titles = vec![
         ("verdict", Worth::Needed),
         ("capacity", Worth::Needed),
-        ("estimate (95 %)", Worth::High),
+        ("fresh probes", Worth::High),
+        ("interval (95 %)", Worth::Middle),
+        ("even odds (95 %)", Worth::High),
         ("knee", Worth::Middle),
         ("stopped by", Worth::Needed),
     ];
@@ -41,13 +42,19 @@ pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
     for (cell, found) in found(result) {
         let mut row = columns.entries(cell);
         row.push(Entry::verdict(found.verdict(), found.verdict()));
-        row.push(or_none(found.per_second.map(|capacity| offered(capacity) + "/s")));
-        row.push(or_none(found.estimate.map(|estimate| {
-            format!("{}/s ({}–{})", rate(estimate.per_second), rate(estimate.low), rate(estimate.high))
-        })));
+        row.push(or_none(found.carried.map(|capacity| offered(capacity) + "/s")));
+        row.push(or_none(found.carried.map(|_| format!("{} of {} held", found.fresh_held, found.fresh))));
+        row.push(or_none(
+            found.expected.map(|RateInterval { low, high }| format!("{}–{}/s", rate(low), rate(high))),
+        ));
+        row.push(or_none(
+            found
+                .even_odds
+                .map(|odds| format!("{}/s ({}–{})", rate(odds.per_second), rate(odds.low), rate(odds.high))),
+        ));
         row.push(or_none(found.knee.map(|knee| offered(knee.per_second) + "/s")));
         row.push(Entry::left(stopped_by(&found.limit)));
-        let headroom = found.headroom.as_ref();
+        let headroom = found.headroom();
         row.extend(demand.then(|| or_none(headroom.map(|room| format!("×{}", three_digits(room.times))))));
         row.extend(growth.then(|| or_none(headroom.and_then(|room| room.days).map(days))));
         let closed = cell.trials.iter().find(|trial| trial.rate.is_none());
@@ -79,11 +86,12 @@ fn stopped_by(limit: &Limit) -> String {
         }
         Limit::Bench { at: rate } => at("the bench itself", rate),
         Limit::Broke { at: rate } => at("a broken promise", rate),
-        Limit::Unknown { at: rate } => at("the audit, which could not tell,", rate),
+        Limit::Unknown { at: rate } => at("what could not be told", rate),
         Limit::Gone { at: Some(rate) } => at("the store, which was lost,", rate),
         Limit::Gone { at: None } => "the store, which was lost".to_owned(),
         Limit::NoRate { objective, .. } => format!("{objective}, at every rate"),
-        Limit::Probes => "the number of probes".to_owned(),
+        Limit::Budget => "the budget".to_owned(),
+        Limit::Machine => "a machine that others used".to_owned(),
         Limit::Highest => "the highest rate that can be asked for".to_owned(),
         Limit::Unfinished => "not finished".to_owned(),
     }

@@ -498,6 +498,9 @@ impl<S: Send + Sync> FromRequest<S> for PlanBody {
         let Length { duration, capacity } = body::read(&text)?;
         if capacity.is_some() && duration.is_none() {
             plan.duration = CapacityPlan::HOLD;
+            if let Some(search) = &mut plan.capacity {
+                search.adaptive = true;
+            }
         }
         Ok(Self(plan))
     }

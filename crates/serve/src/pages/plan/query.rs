@@ -9,10 +9,11 @@ use super::{LONGEST, PARAMETER};
 /// The query of the form that describes a plan; none if the plan says what no form can.
 pub(in crate::pages) fn query(plan: &Plan) -> Option<String> {
     let usual = Plan::of(&plan.workload);
-    let search = plan
-        .capacity
-        .as_ref()
-        .map(|search| CapacityPlan { slo: search.slo.clone(), ..CapacityPlan::default() });
+    let search = plan.capacity.as_ref().map(|search| CapacityPlan {
+        slo: search.slo.clone(),
+        adaptive: search.adaptive,
+        ..CapacityPlan::default()
+    });
     let of_form = Plan {
         stores: plan.stores.clone(),
         locks: plan.locks.clone(),
@@ -40,11 +41,12 @@ pub(in crate::pages) fn query(plan: &Plan) -> Option<String> {
     let tls = plan.tls.iter().filter(|_| plan.tls != usual.tls).map(|tls| ("tls", tls.name()));
     query.extend_pairs(stores.chain(locks).chain(levels).chain(tls));
     let list = |texts: Vec<String>| texts.join(",");
-    let length = if plan.capacity.is_some() { CapacityPlan::HOLD } else { usual.duration };
+    let is_usual_length =
+        plan.capacity.as_ref().map_or(plan.duration == usual.duration, |search| search.adaptive);
     let written = [
         ("clients", numbers(&plan.clients), plan.clients == usual.clients),
         ("trials", plan.trials.to_string(), plan.trials == usual.trials),
-        ("duration", plan.duration.to_string(), plan.duration == length),
+        ("duration", plan.duration.to_string(), is_usual_length),
         ("warmup", plan.warmup.to_string(), plan.warmup == usual.warmup),
         ("rate", list(plan.rates.iter().map(f64::to_string).collect()), plan.rates.is_empty()),
         ("fault", list(plan.faults.iter().map(ToString::to_string).collect()), plan.faults.is_empty()),
