@@ -71,9 +71,9 @@ impl Fit {
         (self.centre - half, self.centre + half)
     }
 
-    /// Standard error of the spread: it is known from the pairs of as many independent probes.
+    /// Standard error of the spread. Outcomes tell it half as well as the speeds themselves would.
     fn spread_error(&self) -> f64 {
-        self.spread / (2.0 * self.worth).sqrt()
+        self.spread / self.worth.sqrt()
     }
 
     /// The 95 % interval of the log rate at which 95 % of the probes meet. Where no outcomes contradict each other, nothing says that

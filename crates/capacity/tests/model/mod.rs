@@ -152,13 +152,13 @@ impl Curve {
             };
             let probe = search.observations().len() as u64;
             let mut draws = Draws::new(seed, probe);
-            let (speed, mistake) = match self.noise {
+            let (faster, mistake) = match self.noise {
                 Noise::None => (1.0, 1.0),
                 Noise::Speed(variation) => (draws.factor(variation), 1.0),
                 Noise::Drift(variation, dependence) => (drifting(variation, dependence, seed, probe), 1.0),
                 Noise::Latency(variation) => (1.0, draws.factor(variation)),
             };
-            let ratio = Self::ratio(rate / (self.knee * speed)) * mistake;
+            let ratio = Self::ratio(rate / (self.knee * faster)) * mistake;
             let ended = if ratio <= 1.0 { Ended::Met } else { Ended::Missed { objective: 0, ratio } };
             let latency = Some(ratio * 0.02);
             search.told(Observation { rate, ended, margins: vec![ratio], latency, seconds: 5.0 + BESIDES });
