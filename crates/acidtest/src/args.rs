@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a workload, or a plan file, on one or more stores
     Run(Box<Run>),
-    /// Search for the highest rate at which every objective and the audit hold
+    /// Search for the rate at which 95 % of fresh probes meet every objective, and the audit holds
     Capacity(Box<Capacity>),
     /// Take log entries over HTTP, keep what is acknowledged, and store it in a database
     #[cfg(feature = "gateway")]

@@ -41,7 +41,11 @@ fn a_search_says_what_it_found_in_every_format() {
         "3%/month",
     ];
     let ended = bench.run(&short(&words));
-    assert!(ended.stderr.contains("1 search of 10m at most (--budget), with probes of 200ms after 50ms warm-up"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("1 search of 10m at most (--budget), with probes of 200ms after 50ms warm-up"),
+        "{}",
+        ended.stderr
+    );
     let found = result(&bench)["cells"][0]["capacity"].clone();
     let has_one = found["carried"].is_f64();
     assert_eq!(ended.code, Some(if has_one { 0 } else { 6 }), "{}{}", ended.stdout, ended.stderr);

@@ -96,7 +96,14 @@ pub(crate) fn driving(result: &RunResult) -> String {
         (Some(_), ..) => String::new(),
         (None, Some(length), _) => format!(" · a replayed sequence of {} operations", count(length)),
         (None, None, Some(ops)) => format!(" · {} operations after {} warm-up", count(ops), plan.warmup),
-        (None, None, None) => format!(" · {} after {} warm-up", plan.duration, plan.warmup),
+        (None, None, None) => {
+            let measured = plan.capacity.as_ref().map(|search| search.measured(plan));
+            format!(
+                " · {} after {} warm-up",
+                measured.unwrap_or_else(|| plan.duration.to_string()),
+                plan.warmup
+            )
+        }
     };
     let trials = match plan.trials {
         _ if plan.capacity.is_some() => "probes of all searches in turn".to_owned(),

@@ -468,28 +468,8 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
             ),
         );
     }
-    let client = cell.mean(|trial| trial.resources.client.cpu_mean);
-    let share = result.harness.nanoseconds_per_operation * cell.throughput() / 1e9;
-    let (cores, usable) = (f64::from(result.client_cores()), f64::from(result.cores_for(cell)));
-    // threads that are busy leave the store its time as long as they do not have all cores
-    if !cell.is_within_clients() && client > (0.85 * cores).min(0.95 * usable) {
-        let remedy = match result.client_threads(cell) {
-            threads if threads >= result.client_cores() => "a machine with more cores",
-            threads if threads >= cell.clients => "more clients",
-            _ => "more --threads",
-        };
-        note(
-            "the bench's limit",
-            format!(
-                "the clients used {client:.2} of the {usable} cores that their threads can use: the bench, not the store, may have \
-                 set the limit; {remedy} would show it"
-            ),
-        );
-    } else if share > 0.5 {
-        note(
-            "the bench's limit",
-            format!("the bench itself used {share:.2} cores: it may have set the limit"),
-        );
+    if let Some(limit) = limit_of_the_bench(cell, result) {
+        note("the bench's limit", limit);
     }
     for trial in &cell.trials {
         notes.extend(trial_notes(trial).into_iter().map(|(sort, text)| Note {
@@ -504,6 +484,26 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         }));
     }
     notes
+}
+
+/// Of a cell whose clients, or whose part of the bench itself, may have been what ran out.
+fn limit_of_the_bench(cell: &CellResult, result: &RunResult) -> Option<String> {
+    let client = cell.mean(|trial| trial.resources.client.cpu_mean);
+    let share = result.harness.nanoseconds_per_operation * cell.throughput() / 1e9;
+    let (cores, usable) = (f64::from(result.client_cores()), f64::from(result.cores_for(cell)));
+    // threads that are busy leave the store its time as long as they do not have all cores
+    if !cell.is_within_clients() && client > (0.85 * cores).min(0.95 * usable) {
+        let remedy = match result.client_threads(cell) {
+            threads if threads >= result.client_cores() => "a machine with more cores",
+            threads if threads >= cell.clients => "more clients",
+            _ => "more --threads",
+        };
+        return Some(format!(
+            "the clients used {client:.2} of the {usable} cores that their threads can use: the bench, not the store, may have set \
+             the limit; {remedy} would show it"
+        ));
+    }
+    (share > 0.5).then(|| format!("the bench itself used {share:.2} cores: it may have set the limit"))
 }
 
 /// Of a cell whose trials were run in several sessions, what each of them measured: its mean and interval are of all of them.

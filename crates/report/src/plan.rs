@@ -287,7 +287,7 @@ mod defaults {
     }
 
     pub(super) fn budget() -> Span {
-        Span(Duration::from_secs(600))
+        Span(Duration::from_mins(10))
     }
 
     pub(super) fn probes() -> u32 {

@@ -206,7 +206,6 @@ impl Grid<'_> {
             p99_ns: whole(noisy(mean * 3.0, 0.2)),
             max_ns: whole(noisy(mean * 9.0, 0.5)),
         });
-        let series = series.collect();
         let process = |cpu: f64| ProcessUse {
             processes: 1,
             cpu_seconds: cpu * f64::from(self.seconds),
@@ -238,7 +237,7 @@ impl Grid<'_> {
             served_seconds: None,
             throughput,
             operations,
-            series,
+            series: series.collect(),
             arrived: ArrivalFigures { offered: 100, started: 100, completed: 100, late: 0, dropped: 0 },
             reconnects: 0,
             connect_ns: None,

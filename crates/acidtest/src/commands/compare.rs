@@ -18,9 +18,10 @@ use tokio::task::LocalSet;
 use crate::{
     args::{Arguments, Command, Format},
     carry_out::carry_out,
-    commands::run::{gateway_token, minutes},
+    commands::run::gateway_token,
     exit::{self, Status},
     interrupt,
+    needs::time,
     order::{self, driven_seconds, is_complete},
     output,
     output::{ResultFile, quoted},
@@ -320,7 +321,7 @@ fn expected(turns: &[Turn<'_>]) -> Result<String, Failure> {
         seconds = seconds.zip(took).map(|(all, took)| all + took);
     }
     let took = seconds.map(|seconds| {
-        format!(": {} of trials, and besides the loading of data and the audits", minutes(seconds))
+        format!(": {} of trials, and besides the loading of data and the audits", time(seconds))
     });
     let runs = if left == 1 { "1 run".to_owned() } else { format!("{left} runs") };
     Ok(format!("{runs}{}", took.unwrap_or_default()))

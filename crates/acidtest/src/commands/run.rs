@@ -100,26 +100,12 @@ fn expected(search: &CapacityPlan, order: &Order) -> String {
     let searches = if cells == 1 { "1 search".to_owned() } else { format!("{cells} searches") };
     let (from, to) = driven_seconds(&order.plan, &order.grid).unwrap_or_default();
     let took = if from < to { format!("{} to {}", time(from), time(to)) } else { time(to) };
-    let shortest = search.shortest(&order.plan);
-    let measured =
-        if search.adaptive { format!("{shortest} to {}", order.plan.duration) } else { shortest.to_string() };
+    let measured = search.measured(&order.plan);
     format!(
         "{searches} of {} at most (--budget), with probes of {measured} after {} warm-up: {took} in all; what is known so far is \
          told after each probe",
         search.budget, order.plan.warmup
     )
-}
-
-/// So many seconds, for people who plan their day.
-pub(crate) fn minutes(seconds: f64) -> String {
-    let minutes = seconds / 60.0;
-    if minutes < 1.0 {
-        format!("{seconds:.0} s")
-    } else if minutes < 100.0 {
-        format!("{minutes:.0} min")
-    } else {
-        format!("{:.1} h", minutes / 60.0)
-    }
 }
 
 /// The token of the clients of a gateway that runs already, where the plan names one.

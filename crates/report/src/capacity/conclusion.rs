@@ -195,11 +195,7 @@ fn beside_demand(headroom: &Headroom) -> String {
 pub(crate) fn notes(result: &RunResult) -> Vec<String> {
     let Some(plan) = &result.plan.capacity else { return Vec::new() };
     let objectives: Vec<String> = plan.slo.iter().map(ToString::to_string).collect();
-    let length = if plan.adaptive {
-        format!("{} to {}", plan.shortest(&result.plan), result.plan.duration)
-    } else {
-        result.plan.duration.to_string()
-    };
+    let length = plan.measured(&result.plan);
     let mut notes = vec![
         format!(
             "capacity: the open-loop rate at which {} and the audit are expected to hold in 95 % of probes of {length}, confirmed by \

@@ -360,10 +360,17 @@ impl CapacityPlan {
         }
     }
 
-    /// The length of the measured part of a probe of many operations a second.
+    /// How long a probe is measured that needs no longer: one of many operations a second.
     #[must_use]
     pub fn shortest(&self, plan: &Plan) -> Span {
         if self.adaptive { Span(Self::SHORTEST.min(plan.duration.0)) } else { plan.duration }
+    }
+
+    /// How long probes are measured, in words: `5s to 30s`.
+    #[must_use]
+    pub fn measured(&self, plan: &Plan) -> String {
+        let (shortest, longest) = (self.shortest(plan), plan.duration);
+        if shortest == longest { longest.to_string() } else { format!("{shortest} to {longest}") }
     }
 
     /// How many probes a search takes, from and to, besides the trial in a closed loop, if their warm-up and their measured part
@@ -735,6 +742,7 @@ impl Capacity {
     }
 
     /// The capacity beside the demand; none where that was made of what an earlier acidtest called the capacity.
+    #[must_use]
     pub fn headroom(&self) -> Option<&Headroom> {
         self.headroom.as_ref().filter(|_| self.carried.is_some())
     }

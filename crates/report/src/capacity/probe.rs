@@ -204,13 +204,11 @@ impl Probe {
     /// Whether there were enough operations for an objective: of the one that it names, or of any that is on the schedule.
     fn is_judged(&self, objective: &Objective) -> bool {
         let enough = |served: &Served| served.is_enough(objective.measure);
-        match &objective.operation {
-            Some(name) => self.served.get(name).is_none_or(enough),
-            None => {
-                let mut there = self.served.values().filter(|each| each.on_schedule).peekable();
-                there.peek().is_none() || there.any(enough)
-            }
+        if let Some(name) = &objective.operation {
+            return self.served.get(name).is_none_or(enough);
         }
+        let mut there = self.served.values().filter(|each| each.on_schedule).peekable();
+        there.peek().is_none() || there.any(enough)
     }
 
     /// The figure that an objective is about: the worst of all operations on the schedule where it names none. `None` where there
