@@ -188,6 +188,9 @@ pub(crate) struct Search {
     /// How near the even odds are to be before a rate is confirmed: half of their 95 % interval [default: 3.5%]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) within: Option<Share>,
+    /// Judge probes also while other programs use a quarter of the machine or more: the capacity is then that beside them
+    #[arg(long)]
+    pub(crate) shared_machine: bool,
 }
 
 impl Search {
@@ -198,6 +201,7 @@ impl Search {
             ("budget", self.budget.is_some()),
             ("probes", self.probes.is_some()),
             ("within", self.within.is_some()),
+            ("shared_machine", self.shared_machine),
         ];
         given.into_iter().filter_map(|(key, given)| given.then_some(key))
     }
@@ -210,6 +214,7 @@ impl Search {
         set(&mut search.probes, self.probes.as_ref());
         set(&mut search.within, self.within.as_ref());
         search.growth = self.growth.or(search.growth);
+        search.shared_machine |= self.shared_machine;
     }
 }
 
@@ -309,7 +314,8 @@ pub(crate) struct Driving {
     /// Driven but not recorded before the measured part [default: 2s]
     #[arg(long)]
     pub(crate) warmup: Option<Span>,
-    /// Open loop: operations a second over all clients [default: closed loop]
+    /// Open loop: operations a second over all clients, of all kinds together: half of those of the inventory are captures, so that
+    /// 8,000 orders a second are 16000 [default: closed loop]
     #[arg(long, value_delimiter = ',', value_name = "RATE,...", value_parser = positive)]
     pub(crate) rate: Option<Vec<f64>>,
     /// How an open loop's arrivals are spaced [default: poisson]
@@ -345,11 +351,21 @@ pub(crate) struct Driving {
     pub(crate) seed: Option<u64>,
 }
 
+/// A rate as operations a second, or as demands are written (`350M/day`).
 fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
-        _ => Err("must be a number above 0".to_owned()),
+    if let Ok(PerSecond(rate)) = text.parse() {
+        return Ok(rate);
     }
+    match text.parse::<f64>() {
+        // what is left of a number with commas, which separate values
+        Ok(number) if number > 0.0 && number.is_finite() && !is_group(text) => Ok(number),
+        _ => Err("must be a number above 0, such as 8000 or 8000/s; a comma separates several".to_owned()),
+    }
+}
+
+/// Whether a text is three digits that begin with 0, as behind a comma that separates thousands.
+fn is_group(text: &str) -> bool {
+    text.len() == 3 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

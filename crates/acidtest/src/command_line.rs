@@ -56,6 +56,7 @@ pub(crate) fn command_line(plan: &Plan) -> String {
         words.one("probes", &search.probes, &usual.probes);
         words.one("within", &search.within, &usual.within);
         words.some("growth", search.growth.as_ref());
+        words.flag("shared-machine", search.shared_machine);
     }
     for (name, value) in &plan.parameters {
         let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);

@@ -16,9 +16,11 @@ pub struct Conclusion {
     pub passes: (usize, usize),
     /// Fresh probes at the capacity in which every objective held, and all that told: those that were made after it had been chosen.
     pub fresh: (usize, usize),
-    /// The even odds, by the fit of all probes. `None` if none met or none missed.
+    /// The even odds, by the fit of all probes. `None` if none met or none missed, or if the ends of its interval are more than a
+    /// factor of ten apart.
     pub even_odds: Option<Estimate>,
-    /// Ends of the 95 % interval of the rate that 95 % of the probes meet (operations a second), by the same fit.
+    /// Ends of the 95 % interval of the rate that 95 % of the probes meet (operations a second), by the same fit;
+    /// likewise.
     pub expected: Option<(f64, f64)>,
     /// Why the search went no higher.
     pub why: Why,

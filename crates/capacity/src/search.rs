@@ -118,10 +118,13 @@ const DISTURBED: usize = 10;
 const EARLIEST: usize = 15;
 /// Times that the bench or the audit has to fail to tell at a rate, to be believed.
 const WALLED: usize = 2;
-/// Probes of the budget that are left for the candidate's confirmation, and for the half of a second one.
+/// Probes of a large budget that are left for the candidate's confirmation, and for the half of a second one.
 const RESERVE: usize = FRESH + FRESH / 2;
 /// Every other probe for the estimate lies this many standard deviations from it.
 const AROUND: f64 = 0.5;
+/// By how much more the upper end of an interval may be than the lower one, so that it is told.
+const TELLING: f64 = 10.0;
+
 /// Up to so many probes, they lie this far off (natural log of the rate) or further. Near the estimate alone, a noisy
 /// machine looks quiet by chance too often, and the search stops too early.
 const EXPLORED: usize = 24;
@@ -240,7 +243,15 @@ impl Search {
 
     /// Highest index that 95 % of fresh probes are expected to meet; none where even the lowest was given up.
     fn most(&self, view: &View) -> Option<i32> {
-        let fitted = view.fit.map_or(i32::MAX, |fit| self.at_or_below(fit.most().exp()).max(self.lowest()));
+        // a fit of few probes knows little, and its bound may lie orders of magnitude below all that met
+        let octave_below = || {
+            let met = view.tallies.range(..view.wall.0).rfind(|(_, tally)| tally.met > 0);
+            met.map_or(self.lowest(), |(index, _)| index - self.settings.steps_per_octave())
+        };
+        let fitted = view.fit.map_or(i32::MAX, |fit| {
+            let least = if fit.in_order { octave_below() } else { self.lowest() };
+            self.at_or_below(fit.most().exp()).max(least).max(self.lowest())
+        });
         #[allow(clippy::cast_possible_truncation)] // a share of an octave's steps
         let step = view.fit.map_or(2, |fit| {
             (fit.spread / 2.0_f64.ln() * f64::from(self.settings.steps_per_octave())) as i32
@@ -267,6 +278,11 @@ impl Search {
         if each > 0.0 { by_number.min(by_time) } else { by_number }
     }
 
+    /// Probes of the budget that are left for confirming: of a small budget, half.
+    fn reserve(&self) -> usize {
+        RESERVE.min(usize::midpoint(self.observations.len(), self.left()))
+    }
+
     /// Whether it is time to confirm a rate.
     fn is_ready(&self, view: &View) -> bool {
         let below = || view.tallies.range(..view.wall.0);
@@ -278,7 +294,8 @@ impl Search {
             (Some(met), Some(missed)) => {
                 let is_bracketed = missed < met
                     || missed - met <= 2 && view.at(met).met >= CONFIRMED && view.at(missed).missed >= 2;
-                is_bracketed && (self.narrow(view) || self.is_demand_clear(view)) || self.left() <= RESERVE
+                is_bracketed
+                    && (self.narrow(view) || self.is_demand_clear(view) || self.left() <= self.reserve())
             }
             _ => false,
         }
@@ -638,14 +655,11 @@ impl Search {
             passed: passed.map(|index| self.rate(index)),
             passes: tally.map_or((0, 0), |tally| (tally.met, tally.told())),
             fresh: candidate.map_or((0, 0), |fresh| (fresh.met, fresh.met + fresh.missed)),
-            even_odds: view.fit.map(|fit| {
-                let (low, high) = fit.interval();
-                Estimate { rate: fit.centre.exp(), low: low.exp(), high: high.exp(), spread: fit.spread }
+            even_odds: view.fit.and_then(|fit| {
+                let (low, high) = telling(fit.interval())?;
+                Some(Estimate { rate: fit.centre.exp(), low, high, spread: fit.spread })
             }),
-            expected: view.fit.map(|fit| {
-                let (low, high) = fit.most_interval();
-                (low.exp(), high.exp())
-            }),
+            expected: view.fit.and_then(|fit| telling(fit.most_interval())),
             why,
             probes: self.observations.len(),
             curve,
@@ -747,4 +761,9 @@ fn median(values: &mut [f64]) -> Option<f64> {
     }
     values.sort_by(f64::total_cmp);
     Some(f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]))
+}
+
+/// The rates between two logarithms; none if they are so far apart that they tell nothing: those of two or three probes may be.
+fn telling((low, high): (f64, f64)) -> Option<(f64, f64)> {
+    (high - low <= TELLING.ln()).then(|| (low.exp(), high.exp()))
 }

@@ -15,8 +15,11 @@ struct Told {
     held: f64,
     /// Capacities at which fewer than half of the fresh probes held.
     mostly_failed: usize,
-    /// Searches whose interval of the even odds holds the truth, and of what most probes meet.
+    /// Searches that gave an interval of the even odds, and those of it that held the truth.
+    given: usize,
     covered: usize,
+    /// The same of the rate that 95 % of all probes meet.
+    given_most: usize,
     covered_most: usize,
     /// Mean of capacity over the rate that 95 % of all probes meet.
     share: f64,
@@ -38,10 +41,12 @@ fn evaluate(noise: Noise, searches: u64, demand: Option<f64>) -> Told {
         told.minutes.push(search.observations().iter().map(|o| o.seconds).sum::<f64>() / 60.0);
         let truth = store.knee;
         if let Some(odds) = end.even_odds {
+            told.given += 1;
             told.covered += usize::from((odds.low..=odds.high).contains(&truth));
         }
         let most = store.held_by(0.95);
         if let Some((low, high)) = end.expected {
+            told.given_most += 1;
             told.covered_most += usize::from((low..=high).contains(&most));
         }
         let Some(capacity) = end.capacity else {
@@ -86,14 +91,14 @@ fn figures() {
     ];
     for (name, noise, demand) in rows {
         let told = evaluate(noise, 200, demand);
-        let (middle, all) = (told.searches / 2, told.searches as f64 / 100.0);
+        let middle = told.searches / 2;
         println!(
             "| {name} | {} | {:.1} % | {} | {:.1} % | {:.1} % | {:.2} | {} | {:.1} |",
             told.found,
             told.held * 100.0,
             told.mostly_failed,
-            told.covered as f64 / all,
-            told.covered_most as f64 / all,
+            told.covered as f64 * 100.0 / told.given as f64,
+            told.covered_most as f64 * 100.0 / told.given_most as f64,
             told.share,
             told.probes[middle],
             told.minutes[middle],

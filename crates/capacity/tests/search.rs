@@ -277,6 +277,21 @@ fn spent_budget_says_so_with_the_interval() {
     assert!(end.capacity.is_none_or(|capacity| capacity <= estimate.rate), "{end:?}");
 }
 
+/// A search of few probes gives a rate near what it saw meet, or none: never one far below it.
+#[test]
+fn few_probes_give_no_rate_far_below_what_met() {
+    for (probes, seed) in
+        [12, 16, 20, 30, 40].into_iter().flat_map(|probes| (0..8).map(move |seed| (probes, seed)))
+    {
+        let store = Store::new(queue(4, 400.0, 0.5, 20.0), Noise::Speed(0.05));
+        let end = store.drive(&mut search(by_number(probes)), seed);
+        let met = end.curve.iter().filter(|point| point.met > 0).map(|point| point.rate).fold(0.0, f64::max);
+        assert!(met > 0.0 && end.capacity.is_none_or(|capacity| capacity >= 0.45 * met), "{probes}: {end:?}");
+        let intervals = [end.even_odds.map(|odds| (odds.low, odds.high)), end.expected];
+        assert!(intervals.iter().flatten().all(|(low, high)| high / low <= 10.0), "{probes}: {end:?}");
+    }
+}
+
 #[test]
 fn resumed_search_ends_the_same() {
     let store = Store::new(queue(4, 400.0, 0.8, 20.0), Noise::Speed(0.1));

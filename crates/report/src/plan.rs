@@ -170,6 +170,9 @@ pub struct CapacityPlan {
     /// How the demand grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<Growth>,
+    /// Whether the machine is always shared with other programs: what they use is then no reason not to judge a probe.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared_machine: bool,
 }
 
 impl Default for CapacityPlan {
@@ -181,6 +184,7 @@ impl Default for CapacityPlan {
             adaptive: true,
             within: defaults::within(),
             growth: None,
+            shared_machine: false,
         }
     }
 }

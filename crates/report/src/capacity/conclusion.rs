@@ -1,7 +1,7 @@
 //! What searches found, in sentences; and what is computed from it, with its assumptions.
 
 use crate::{
-    Capacity, CellResult, Headroom, Limit, Room, RunResult,
+    Capacity, CellResult, Headroom, Limit, RateFigures, Room, RunResult,
     dimensions::Names,
     figure::{bytes, offered, rate, three_digits},
     tables::{days, found, percent, ran_out},
@@ -49,20 +49,10 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
     if let Some(headroom) = found.headroom() {
         lines.push(format!("  {}", beside_demand(headroom)));
     }
-    if let (None, Some(demand), Some(expected), Limit::Budget | Limit::Machine) =
-        (found.carried, result.plan.demand, found.expected, &found.limit)
+    if let (None, Some(demand), Limit::Budget | Limit::Machine) =
+        (found.carried, result.plan.demand, &found.limit)
     {
-        let side = if demand.0 > expected.high {
-            "above"
-        } else if demand.0 < expected.low {
-            "below"
-        } else {
-            "within"
-        };
-        lines.push(format!(
-            "  The demand of {}/s lies {side} the interval of the rate that 95 % of probes hold.",
-            three_digits(demand.0)
-        ));
+        lines.push(format!("  {}", beside_unconfirmed(found, demand.0)));
     }
     if let (Some(demand), Limit::Bench { at }) = (result.plan.demand, &found.limit)
         && demand.0 >= *at
@@ -73,6 +63,34 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
         ));
     }
     lines
+}
+
+/// What is known of a demand where no rate was confirmed.
+fn beside_unconfirmed(found: &Capacity, demand: f64) -> String {
+    let asked = three_digits(demand);
+    if let Some(expected) = found.expected {
+        let side = match demand {
+            _ if demand > expected.high => "above",
+            _ if demand < expected.low => "below",
+            _ => "within",
+        };
+        return format!(
+            "The demand of {asked}/s lies {side} the interval of the rate that 95 % of probes hold."
+        );
+    }
+    let held = found.curve.iter().rfind(|rate| rate.met > 0 && rate.per_second >= demand);
+    let missed = found.curve.iter().find(|rate| rate.missed > 0 && rate.per_second <= demand);
+    let of = |rate: &RateFigures, how: &str, number: usize| {
+        let judged = rate.met + rate.missed;
+        format!(
+            "{}/s {how} in {number} of {judged} probes, which is too few to tell",
+            offered(rate.per_second)
+        )
+    };
+    let seen = held.map(|rate| of(rate, "held", rate.met));
+    let seen = seen.or_else(|| missed.map(|rate| of(rate, "was missed", rate.missed)));
+    let seen = seen.unwrap_or_else(|| "no probe that tells of it could be judged".to_owned());
+    format!("Whether it carries the demand of {asked}/s is not known: {seen}.")
 }
 
 /// What the fresh probes alone prove, however the rate was chosen.
@@ -148,7 +166,7 @@ fn none(found: &Capacity) -> String {
         }
         Limit::Machine => format!(
             "machine-limited: other programs used a quarter of the machine or more in too many of its {} probes, which say nothing \
-             of the store; on a quiet machine it can be told.",
+             of the store; on a quiet machine it can be told, or with --shared-machine beside them.",
             found.probes
         ),
         other => {

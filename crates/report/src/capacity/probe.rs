@@ -159,6 +159,7 @@ impl Probe {
             Some(_) => Some(Ended::Unknown),
             None => None,
         };
+        let is_shared = result.plan.capacity.as_ref().is_some_and(|search| search.shared_machine);
         Ok(Self {
             verdict: trial.audit.verdict,
             errors,
@@ -168,7 +169,7 @@ impl Probe {
             offered: offered > 0.0,
             settled,
             bench: is_bench_limited(trial, cell, result),
-            disturbed: others >= OTHERS * result.machine.cores as f64,
+            disturbed: !is_shared && others >= OTHERS * result.machine.cores as f64,
             seconds: trial.took_seconds.unwrap_or_else(seconds),
         })
     }

@@ -430,6 +430,15 @@ fn a_probe_on_a_machine_that_others_use_is_never_the_store_s_miss() {
     let (all, text) = disturbed(|_| true);
     assert_eq!((all.carried, all.passed, &all.limit), (None, None, &Limit::Machine));
     assert!(text.contains("machine-limited: other programs used a quarter of the machine"), "{text}");
+    // where they are always there, it is judged: at none of the rates was anything in time
+    let mut shared = begun(&[Lock::Native], &["p99<20ms"]);
+    shared.plan.capacity.as_mut().unwrap().shared_machine = true;
+    let late = searched(shared, |_, _, trial| {
+        trial.operations[0] = operation(&trial.operations[0], "capture", &[("ok", 900.0, 1000)]);
+        trial.resources.machine.cpu_mean += 4.0;
+    });
+    assert_ne!(found(&late).limit, Limit::Machine);
+    assert!(found(&late).curve.iter().any(|figures| figures.missed > 0), "{:?}", found(&late));
     // a promise that was broken meanwhile was broken
     let result = searched(begun(&[Lock::Native], &["p99<20ms"]), |_, _, trial| {
         trial.resources.machine.cpu_mean += 4.0;

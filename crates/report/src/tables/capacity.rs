@@ -141,9 +141,16 @@ pub(crate) fn curves(result: &RunResult, columns: &Columns<'_>) -> Table {
         for figures in &found.curve {
             let mut row = columns.entries(cell);
             row.push(Entry::right(offered(figures.per_second) + "/s"));
-            let probes = figures.met.saturating_add(figures.missed).saturating_add(figures.other);
-            let verdict = if figures.met == probes { Verdict::Holds } else { Verdict::Unknown };
-            row.push(Entry::verdict(format!("{} of {probes}", figures.met), verdict));
+            // those in which a promise broke were judged, too: by the audit
+            let is_judged = figures.verdict == Verdict::Broken;
+            let others = if is_judged { figures.other } else { 0 };
+            let judged = figures.met.saturating_add(figures.missed).saturating_add(others);
+            let verdict = if figures.met == judged { Verdict::Holds } else { Verdict::Unknown };
+            let unjudged = match figures.other {
+                other if other > 0 && !is_judged => format!(", {other} not judged"),
+                _ => String::new(),
+            };
+            row.push(Entry::verdict(format!("{} of {judged}{unjudged}", figures.met), verdict));
             let time =
                 |time: Option<f64>| Entry::right(time.map_or_else(|| "not served".to_owned(), nanoseconds));
             let each = |percent: f64, of: fn(&OperationTimes) -> Option<f64>| {
