@@ -190,7 +190,7 @@ pub struct TrialResult {
     /// Length of the measured part, in seconds.
     pub seconds: f64,
     /// Seconds of the measured part in which somebody was served: without the longest outage of each fault and of each
-    /// restart that nobody asked for. None where there were no such events. Missing in older results, whose rates left
+    /// restart that nobody asked for; on a schedule all of them. None where there were no such events. Missing in older results, whose rates left
     /// outages out; they are read as rates of the whole measured part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served_seconds: Option<f64>,

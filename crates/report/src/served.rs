@@ -47,11 +47,17 @@ impl RestartFigures {
 
 impl TrialResult {
     /// Notes the faults that were brought about and the restarts that nobody asked for, and for how long somebody was
-    /// served all the same.
-    pub fn note_outages(&mut self, injections: Vec<InjectionFigures>, restarts: Vec<RestartFigures>) {
+    /// served all the same. On a schedule that is all the time: what was due meanwhile is done afterwards.
+    pub fn note_outages(
+        &mut self,
+        injections: Vec<InjectionFigures>,
+        restarts: Vec<RestartFigures>,
+        is_scheduled: bool,
+    ) {
         (self.injections, self.restarts) = (injections, restarts);
         let is_disturbed = !self.injections.is_empty() || !self.restarts.is_empty();
-        self.served_seconds = is_disturbed.then(|| (self.seconds - self.seconds_away()).max(0.0));
+        let away = if is_scheduled { 0.0 } else { self.seconds_away() };
+        self.served_seconds = is_disturbed.then(|| (self.seconds - away).max(0.0));
     }
 
     /// The longest outage of each fault and of each restart that nobody asked for.
@@ -121,12 +127,12 @@ impl TrialResult {
 
     /// Restores the rates of a trial that does not say how long somebody was served: it left outages out, unless these were more
     /// than half of the measured part, or the load was an open loop.
-    fn restore_rates(&mut self, is_open_loop: bool) {
+    fn restore_rates(&mut self, is_scheduled: bool) {
         let (injections, restarts) =
             (std::mem::take(&mut self.injections), std::mem::take(&mut self.restarts));
-        self.note_outages(injections, restarts);
+        self.note_outages(injections, restarts, is_scheduled);
         let share = self.share_served();
-        if !is_open_loop && share >= 0.5 {
+        if share >= 0.5 {
             self.throughput *= share;
             self.operations.iter_mut().for_each(|operation| operation.ok_per_second *= share);
         }
@@ -156,10 +162,10 @@ impl RunResult {
             return Ok(());
         }
         for cell in &mut self.cells {
-            // in the workload logs, too, what was due meanwhile was done afterwards
-            let is_open_loop = cell.rate.is_some() || self.plan.workload == "logs";
+            // clients of the workload logs come by a schedule, too
+            let is_scheduled = cell.rate.is_some() || self.plan.workload == "logs";
             let old = cell.trials.iter_mut().filter(|trial| is_old(trial));
-            old.for_each(|trial| trial.restore_rates(is_open_loop));
+            old.for_each(|trial| trial.restore_rates(is_scheduled));
         }
         self.price()
     }
@@ -199,6 +205,16 @@ mod tests {
         Grid { seconds: 10, ..Grid::default() }.result().cells.remove(0).trials.remove(0)
     }
 
+    /// Where work comes by a schedule, a longer outage leaves no less to do: it makes no rate, and so no price, higher.
+    #[test]
+    fn on_a_schedule_an_outage_changes_no_rate() {
+        let mut trial = trial();
+        let throughput = trial.throughput;
+        trial.note_outages(vec![kill(1.0, Some(1.0), Some(7.0))], Vec::new(), true);
+        assert_eq!((trial.served_seconds, trial.served_per_second()), (Some(10.0), Some(throughput)));
+        assert!((trial.share_served() - 1.0).abs() < 1e-9);
+    }
+
     /// The rate of the whole measured part stays as it is, and that of the time in which somebody was served follows one rule,
     /// however long nobody was.
     #[test]
@@ -206,7 +222,7 @@ mod tests {
         let whole = trial();
         let served = |injections: &[InjectionFigures], restarts: &[RestartFigures]| {
             let mut trial = whole.clone();
-            trial.note_outages(injections.to_vec(), restarts.to_vec());
+            trial.note_outages(injections.to_vec(), restarts.to_vec(), false);
             assert_eq!((trial.throughput, &trial.operations), (whole.throughput, &whole.operations));
             (trial.served_seconds, trial.served_per_second().map(|served| served / whole.throughput))
         };
@@ -241,7 +257,7 @@ mod tests {
         for trial in &mut result.cells[1].trials {
             trial.throughput *= (10.0 - outage) / 10.0;
             trial.resources.client.cpu_seconds *= (10.0 - outage) / 10.0;
-            trial.note_outages(vec![kill(1.0, Some(1.0), Some(1.0 + outage))], Vec::new());
+            trial.note_outages(vec![kill(1.0, Some(1.0), Some(1.0 + outage))], Vec::new(), false);
         }
         result.price().unwrap();
         let price = result.cells[1].prices.iter().find(|price| price.guarantee == "lock");
@@ -280,13 +296,13 @@ mod tests {
         };
         ok(&mut with, &|second| if second < 5 { 0 } else { 60 });
         ok(&mut without, &|second| if second < 5 { 1_000 } else { 80 });
-        with.note_outages(vec![kill(3.0, Some(3.0), Some(4.2))], Vec::new());
+        with.note_outages(vec![kill(3.0, Some(3.0), Some(4.2))], Vec::new(), false);
         assert_eq!(with.rates_after_faults(&without), Some((60.0, 80.0)));
         // nor where it was itself disturbed, by nobody's wish
-        without.note_outages(Vec::new(), vec![restart(Some(6.0), Some(8.5))]);
+        without.note_outages(Vec::new(), vec![restart(Some(6.0), Some(8.5))], false);
         ok(&mut without, &|second| if second < 9 { 1_000 } else { 80 });
         assert_eq!(with.rates_after_faults(&without), Some((60.0, 80.0)));
-        with.note_outages(vec![kill(3.0, Some(3.0), None)], Vec::new());
+        with.note_outages(vec![kill(3.0, Some(3.0), None)], Vec::new(), false);
         assert_eq!(with.rates_after_faults(&without), None);
     }
 
@@ -309,7 +325,8 @@ mod tests {
             for (before, after) in of(before).into_iter().zip(of(after)) {
                 assert!((after / before - times).abs() < 1e-9, "{outage}: {before} {after}");
             }
-            assert_eq!(after.served_seconds, Some(10.0 - outage));
+            let away = if is_open_loop { 0.0 } else { outage };
+            assert_eq!(after.served_seconds, Some(10.0 - away));
             let mean = read.cells[0].mean.unwrap().estimate;
             assert!((mean / result.cells[0].mean.unwrap().estimate - times).abs() < 1e-9, "{mean}");
             let again = crate::read(&serde_json::to_string(&read).unwrap()).unwrap().result;

@@ -578,7 +578,9 @@ impl Runner<'_, '_> {
             is_noticed: trial.is_noticed(member, disruption),
             keeps: trial.keeps(member, &settings),
         });
-        result.note_outages(injections, instance.restarts());
+        // what was due while nobody was served is done afterwards
+        let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
+        result.note_outages(injections, instance.restarts(), is_scheduled);
         result.connect_ns = connect_ns;
         result.gauge = driven.gauge;
         result.limits = limits;

@@ -331,7 +331,7 @@ mod tests {
         first.trials[1].injections = vec![injected(Some(2.9), Some(4.1))];
         second.trials[0].injections = vec![injected(Some(2.9), None)];
         for trial in result.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
-            trial.note_outages(trial.injections.clone(), Vec::new());
+            trial.note_outages(trial.injections.clone(), Vec::new(), false);
         }
         let after = shown(&result);
         let rows: Vec<&str> = after.lines().skip(2).collect();
