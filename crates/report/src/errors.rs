@@ -173,6 +173,12 @@ impl CellResult {
         self.not_served().is_none()
     }
 
+    /// Whether it was far from serving too little: at most half of what is too much.
+    pub(crate) fn is_serving_well(&self) -> bool {
+        let errors = self.errors().unwrap_or_default();
+        self.is_serving() && errors <= MOST / 2.0 && self.dropped() <= MOST_DROPPED / 2.0
+    }
+
     /// What is said of a cell whose rate is void because too little was served: `12 % errors`.
     pub(crate) fn not_served(&self) -> Option<String> {
         let errors = self.errors().filter(|errors| *errors > MOST);

@@ -282,8 +282,8 @@ fn pair(
     let trials = |cells: &[&CellResult]| -> Result<Vec<Vec<TrialFigures>>, UnreadableHistogram> {
         cells.iter().map(|cell| figures::trials(cell)).collect()
     };
-    let void = void(a, b);
     let disturbed = disturbed("A", side_a, a).or_else(|| disturbed("B", side_b, b));
+    let void = void(a, b, disturbed.is_some());
     let (mut of_a, mut of_b) = (trials(a)?, trials(b)?);
     let is_in =
         |one: &TrialFigures, others: &[TrialFigures]| others.iter().any(|other| other.turn == one.turn);
@@ -345,7 +345,7 @@ fn disturbed(name: &str, side: Side<'_>, cells: &[&CellResult]) -> Option<String
 
 /// Why a pair is void. A cell keeps what it promises, or goes without it: what it goes without may be broken, and says nothing
 /// against it beside a cell that goes without the same.
-fn void(a: &[&CellResult], b: &[&CellResult]) -> Option<Void> {
+fn void(a: &[&CellResult], b: &[&CellResult], is_disturbed: bool) -> Option<Void> {
     let is_missing = |cells: &[&CellResult]| cells.iter().any(|cell| cell.trials.is_empty());
     let is_cut = |cells: &[&CellResult]| cells.iter().any(|cell| cell.whole_trials().next().is_none());
     let unknown = |why: String| Some(Void { why, fails: false });
@@ -368,7 +368,9 @@ fn void(a: &[&CellResult], b: &[&CellResult]) -> Option<Void> {
     let too_many = |cells: &[&CellResult]| cells.iter().find_map(|cell| cell.not_served());
     if let Some(errors) = too_many(b) {
         let of_a = too_many(a).map(|errors| format!("A had {errors}, "));
-        let fails = of_a.is_none();
+        // two sides that are about as near to the bound differ by chance, and so do those on a busy machine
+        let is_clear = a.iter().all(|cell| cell.is_serving_well()) && !b.iter().any(|cell| cell.is_serving());
+        let fails = is_clear && !is_disturbed;
         return Some(Void { why: format!("{}B had {errors}", of_a.unwrap_or_default()), fails });
     }
     if let Some(errors) = too_many(a) {
@@ -950,6 +952,31 @@ mod tests {
         let why = Void { why: "every trial of B was cut short".to_owned(), fails: false };
         assert_eq!((none.outcome, &none.pairs[0].void), (Outcome::Inconclusive, &Some(why)));
         assert!(matches!(none.judged[0].ruling, Ruling::Inconclusive(_)));
+    }
+
+    /// A bound that both sides are near is crossed by chance, and on a busy machine by whoever makes it busy.
+    #[test]
+    fn who_serves_too_little_fails_only_beside_one_that_is_far_from_it() {
+        let outcome = |[of_a, of_b]: [u64; 2], busy: f64| {
+            let dropping = |cell: &mut CellResult, dropped: u64| {
+                for trial in &mut cell.trials {
+                    trial.arrived = crate::ArrivalFigures {
+                        offered: 10_000,
+                        started: 10_000 - dropped,
+                        completed: 10_000 - dropped,
+                        late: 0,
+                        dropped,
+                    };
+                    trial.resources.machine.cpu_mean += busy;
+                }
+            };
+            let mut before = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+            dropping(&mut before.cells[0], of_a);
+            after(&before, |result| dropping(&mut result.cells[0], of_b), &[]).outcome
+        };
+        assert_eq!(outcome([497, 507], 0.0), Outcome::Inconclusive);
+        assert_eq!(outcome([0, 507], 0.0), Outcome::Failed);
+        assert_eq!(outcome([0, 507], 6.0), Outcome::Inconclusive);
     }
 
     #[test]
