@@ -35,19 +35,21 @@ impl Needs {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let Footprint { memory_bytes, disk_bytes } = self.footprint;
         let is_more = |needed: u64, free: Option<u64>| free.filter(|free| needed > *free);
-        let memory = is_more(memory_bytes, self.memory_free).map(|free| ("memory", memory_bytes, free));
-        let disk = is_more(disk_bytes, self.disk_free).map(|free| ("disk", disk_bytes, free));
-        let Some((what, needed, free)) = memory.or(disk) else { return Ok(()) };
-        let place = match what {
-            "disk" => format!(" in {}", Lab::usual_place().display()),
-            _ => String::new(),
-        };
-        let elsewhere = if what == "disk" { ", another folder (ACIDTEST_LAB)" } else { "" };
+        let memory = is_more(memory_bytes, self.memory_free)
+            .map(|free| format!("{} of memory ({} free)", shown(memory_bytes), shown(free)));
+        let disk = is_more(disk_bytes, self.disk_free).map(|free| {
+            let place = Lab::usual_place();
+            format!("{} of disk in {} ({} free)", shown(disk_bytes), place.display(), shown(free))
+        });
+        let elsewhere = if disk.is_some() { ", another folder (ACIDTEST_LAB)" } else { "" };
+        let needed: Vec<String> = [memory, disk].into_iter().flatten().collect();
+        if needed.is_empty() {
+            return Ok(());
+        }
         Err(Failure::Usage(format!(
-            "the plan needs about {} of {what}, and {} are free{place}\n  remedy: less data, fewer stores at once{elsewhere}, \
-             or --insist to run it all the same",
-            shown(needed),
-            shown(free)
+            "the plan needs about {}\n  remedy: less data (--dry-run says how much each plan needs), fewer clients, fewer stores at \
+             once{elsewhere}, or --insist to run it all the same",
+            needed.join(" and ")
         )))
     }
 
@@ -64,7 +66,7 @@ impl Needs {
         );
         let Footprint { memory_bytes, disk_bytes } = self.footprint;
         format!(
-            "time    {time}\nmemory  about {} for data and audit, {} free\ndisk    about {} for data, {} free\n",
+            "time    {time}\nmemory  about {} for data, clients and audit, {} free\ndisk    about {} for data, {} free\n",
             shown(memory_bytes),
             free(self.memory_free),
             shown(disk_bytes),

@@ -79,6 +79,9 @@ pub struct StoreKind {
     pub durability_of_data: bool,
     /// Whether a private server of it keeps all of its data in memory, so that they must fit there.
     pub in_memory: bool,
+    /// Kilobytes (of 1,024 bytes) of memory that each client takes of a private server of it, or of acidtest where it is embedded. Of
+    /// the memory with 550 clients of the inventory, or 500 of a queue, less that with 50, on the versions in `GUARANTEES.md`.
+    pub client_kib: u16,
     /// The workloads that have an adapter for it, by name.
     pub workloads: &'static [(&'static str, Support)],
     /// Why it cannot run a cell that the rest of its row allows; [`never()`] for most stores.

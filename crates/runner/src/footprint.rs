@@ -16,6 +16,9 @@ const OF_DISK: u64 = 3;
 /// Bytes of either for each row, besides.
 const FOR_A_ROW: u64 = 100;
 
+/// Bytes of memory that acidtest itself takes for each client of a server: 25 KiB, measured likewise.
+const OF_CLIENT: u64 = 25 << 10;
+
 /// What a run takes on this machine, in bytes, as far as it is known before: the data that are loaded, and what acidtest keeps to
 /// judge them by. What is written while clients are driven, and what a server takes when it is empty, come on top; so does
 /// all data on servers of the user's own, which may be anywhere.
@@ -37,15 +40,18 @@ impl Footprint {
         for cell in &grid.cells {
             let workload = &grid.workloads[cell.workload];
             let size = workload.size(cell.clients, plan.trace);
-            judging =
-                judging.max(size.ledger_bytes.saturating_mul(processes).saturating_add(size.audit_bytes));
+            let driving = u64::from(cell.clients).saturating_mul(OF_CLIENT);
+            let keeping = size.ledger_bytes.saturating_mul(processes).saturating_add(size.audit_bytes);
+            judging = judging.max(driving.saturating_add(keeping));
             if targets[cell.target].address.is_none() {
-                stores.entry(cell.setting()).or_default().add(workload.data(), &size);
+                stores.entry(cell.setting()).or_default().add(cell.clients, workload.data(), &size);
             }
         }
         let mut footprint = Self { memory_bytes: judging, disk_bytes: 0 };
         for (setting, held) in &stores {
             let kind = targets[setting.target].kind();
+            let clients = u64::from(held.clients).saturating_mul(u64::from(kind.client_kib) << 10);
+            footprint.memory_bytes = footprint.memory_bytes.saturating_add(clients);
             if kind.in_memory {
                 footprint.memory_bytes = footprint.memory_bytes.saturating_add(held.taken(OF_MEMORY));
             }
@@ -64,18 +70,19 @@ pub(crate) fn server_size(
     workloads: &[Box<dyn Workload>],
     setting: Setting,
 ) -> ServerSize {
-    let (mut clients, mut held) = (0, Held::default());
+    let mut held = Held::default();
     for cell in cells.iter().filter(|cell| cell.setting() == setting) {
         let workload = &workloads[cell.workload];
-        clients = clients.max(cell.clients);
-        held.add(workload.data(), &workload.size(cell.clients, plan.trace));
+        held.add(cell.clients, workload.data(), &workload.size(cell.clients, plan.trace));
     }
-    ServerSize { clients, data_bytes: held.taken(OF_MEMORY) }
+    ServerSize { clients: held.clients, data_bytes: held.taken(OF_MEMORY) }
 }
 
-/// The rows and the bytes of values that one private store holds at a time.
+/// The clients of one private store, and the rows and the bytes of values that it holds, at a time.
 #[derive(Default)]
 struct Held {
+    /// The most clients.
+    clients: u32,
     /// Data that trials leave to later ones, by its description.
     left: BTreeMap<String, [u64; 2]>,
     /// The most that a trial has for itself.
@@ -83,7 +90,8 @@ struct Held {
 }
 
 impl Held {
-    fn add(&mut self, description: Option<String>, size: &DataSize) {
+    fn add(&mut self, clients: u32, description: Option<String>, size: &DataSize) {
+        self.clients = self.clients.max(clients);
         let added = [size.rows, size.bytes];
         match description {
             Some(data) => _ = self.left.insert(data, added),

@@ -75,6 +75,8 @@ pub const KIND: StoreKind = StoreKind {
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
     in_memory: false,
+    // they share the heap, which does not grow
+    client_kib: 0,
     workloads: &[
         ("records", Support::Yes("get, index, create, search, scripted _update")),
         ("parcels", Support::Yes("create, index, _mget, _bulk")),

@@ -59,6 +59,7 @@ pub const KIND: StoreKind = StoreKind {
     processes: Support::No("it locks its folder for the one process that has it open"),
     durability_of_data: false,
     in_memory: false,
+    client_kib: 336,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a keyspace of values under their keys")),

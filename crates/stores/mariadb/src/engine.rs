@@ -172,6 +172,10 @@ impl Variant {
             processes: acidtest_model::EACH_CONNECTS,
             durability_of_data: false,
             in_memory: matches!(engine, Engine::Memory),
+            client_kib: match product {
+                Product::MariaDb => 339,
+                Product::MySql => 422,
+            },
             workloads: row.workloads,
             refuses: row.refuses,
             idle: idle_on_tables,

@@ -69,6 +69,7 @@ pub const KIND: StoreKind = StoreKind {
     processes: Support::No("it is the memory of one process"),
     durability_of_data: false,
     in_memory: true,
+    client_kib: 7,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("records in a tree, by key")),

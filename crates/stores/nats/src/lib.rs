@@ -52,6 +52,7 @@ pub const KIND: StoreKind = StoreKind {
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,
     in_memory: false,
+    client_kib: 48,
     workloads: &[
         ("queue", Support::Yes("a stream with one durable consumer, which all consumers pull from")),
         ("inventory", Support::No("it has streams of messages, not records to decide on")),

@@ -79,6 +79,7 @@ pub const KIND: StoreKind = StoreKind {
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
     in_memory: false,
+    client_kib: 1_641,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("usertable, a column a field")),

@@ -43,6 +43,7 @@ pub const KIND: StoreKind = StoreKind {
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,
     in_memory: false,
+    client_kib: 184,
     workloads: &[
         ("queue", Support::Yes("a classic or quorum queue, published to through the default exchange")),
         ("inventory", Support::No("it has queues of messages, not records to decide on")),

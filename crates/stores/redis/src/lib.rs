@@ -77,6 +77,7 @@ pub const KIND: StoreKind = StoreKind {
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
     in_memory: true,
+    client_kib: 24,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a hash each; ranges by a sorted set of keys")),

@@ -69,6 +69,7 @@ pub const KIND: StoreKind = StoreKind {
     processes: Support::Yes("each opens the file; SQLite locks it between processes"),
     durability_of_data: false,
     in_memory: false,
+    client_kib: 228,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a table with a unique index on the key")),

@@ -64,6 +64,7 @@ pub const KIND: StoreKind = StoreKind {
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
     in_memory: true,
+    client_kib: 14,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a tuple each, by a tree of keys")),
