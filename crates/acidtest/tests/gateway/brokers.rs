@@ -293,7 +293,7 @@ fn a_broker_that_is_away_acknowledges_nothing(broker: &mut Broker) {
     wait_for(&sink, 1);
     broker.server.kill();
     let answer = http.post(&gateway.token, JSON, &entry("away", "a")).unwrap().expect(503);
-    assert!(answer.body.contains("send again, with the same ids"), "{answer:?}");
+    assert!(answer.body.contains("send the whole request again, as it was"), "{answer:?}");
     until("it is not ready", || ready() == 503);
     broker.restart();
     until("it is ready", || ready() == 200);

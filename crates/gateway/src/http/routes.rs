@@ -32,8 +32,10 @@ use crate::{
 /// So many refused entries are told one by one.
 const TOLD: usize = 100;
 
-/// What a client is to do whose entries were not all taken.
-const AGAIN: &str = "send again, with the same ids, what was not taken";
+/// What a client is to do whose entries were not all taken. Ids that the gateway makes depend on an entry's place, or on others of
+/// its request that say the same, so that a part of it would be given other ids.
+const AGAIN: &str = "send the whole request again, as it was: what was taken is stored once if ids are your own, or made of \
+                     content (--ids content) or of an Idempotency-Key";
 
 /// What proxies add to a request that comes from elsewhere.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
