@@ -149,6 +149,8 @@ impl Watch {
             let pid = i32::try_from(pid).ok().filter(|pid| *pid != own)?;
             Some(Group::new(pid, true, since, every))
         };
+        // where the counters are read that all use is counted from: to read the memory of thousands of processes takes seconds
+        let started = Instant::now();
         let mut server = server.and_then(tree);
         let mut others: Vec<_> =
             others.iter().filter_map(|(name, pid)| Some(((*name).to_owned(), tree(*pid)?))).collect();
@@ -163,15 +165,15 @@ impl Watch {
         client.look_at_memory();
         let now = Instant::now();
         let mut watch = Self {
-            started: now,
-            looked: now,
+            started,
+            looked: started,
             next_close_look: now + CLOSE_INTERVAL.max(close_cost * CLOSE_REST),
             samples: 0,
             client,
             server,
             others,
             machine,
-            told: Told { at: now, cpu: Vec::new(), machine: None },
+            told: Told { at: started, cpu: Vec::new(), machine: None },
         };
         watch.groups().for_each(Group::look_at_storage);
         let ended = watch.look();

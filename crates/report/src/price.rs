@@ -340,6 +340,11 @@ pub(crate) fn server_cpu(cell: &CellResult, used: &Resources) -> Option<f64> {
     }
 }
 
+/// For how long it was watched who uses what: beside many processes that is longer than the measured part.
+pub(crate) fn seconds_seen(trial: &TrialResult) -> f64 {
+    Some(trial.resources.seconds).filter(|seconds| *seconds > 0.0).unwrap_or(trial.seconds)
+}
+
 fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
     let trials = cell.whole_trials();
     trials
@@ -357,8 +362,8 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
                 answered: trial.answered_per_second() / share,
                 p99: trial.p99()?,
                 operations: operations.collect(),
-                client_cpu: used.client.cpu_seconds / trial.seconds / share,
-                server_cpu: server_cpu(cell, used).map(|seconds| seconds / trial.seconds / share),
+                client_cpu: used.client.cpu_seconds / seconds_seen(trial) / share,
+                server_cpu: server_cpu(cell, used).map(|seconds| seconds / seconds_seen(trial) / share),
                 connecting: trial.connect_ns,
             })
         })

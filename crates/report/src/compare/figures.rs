@@ -7,7 +7,9 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram,
-    price::server_cpu, result::Turn, tables::percent,
+    price::{seconds_seen, server_cpu},
+    result::Turn,
+    tables::percent,
 };
 
 /// A figure of a trial that two cells are compared by.
@@ -178,7 +180,8 @@ pub(super) fn trials(cell: &CellResult) -> Result<Vec<TrialFigures>, UnreadableH
 
 fn of_trial(cell: &CellResult, trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
     let acknowledged = trial.throughput * trial.seconds;
-    let each = |seconds: f64| (acknowledged > 0.0).then(|| seconds * 1e9 / acknowledged);
+    let in_measured_part = trial.seconds / seconds_seen(trial);
+    let each = |seconds: f64| (acknowledged > 0.0).then(|| seconds * in_measured_part * 1e9 / acknowledged);
     Ok(TrialFigures {
         turn: trial.turn(),
         throughput: trial.throughput,
