@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use acidtest_report::{Capacity, CellResult, Limit, RunResult};
 use acidtest_runner::Failure;
-use acidtest_workloads::Verdict;
+use acidtest_workloads::{Verdict, WORKLOADS};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::output;
 
@@ -93,7 +94,36 @@ pub(crate) fn code_of(failure: &Failure) -> u8 {
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // standard output may be a closed pipe, and then nobody can be told
     let _ = error.print();
+    if let Some(tip) = tip(error) {
+        output::say(&format!("\n  tip: {tip}"));
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// What was probably meant, where the library that reads arguments cannot know it.
+fn tip(error: &clap::Error) -> Option<String> {
+    let names = || WORKLOADS.iter().map(|kind| kind.name);
+    let said = |kind| match error.get(kind) {
+        Some(ContextValue::String(said)) => Some(said.clone()),
+        Some(ContextValue::Strings(said)) => said.first().cloned(),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let word = said(ContextKind::InvalidSubcommand)?;
+            let workload = names().find(|name| *name == word)?;
+            Some(format!("{workload} is a workload; it is run by: acidtest run {workload}"))
+        }
+        ErrorKind::MissingRequiredArgument => {
+            said(ContextKind::InvalidArg).filter(|argument| argument.contains("WHAT"))?;
+            let known: Vec<&str> = names().collect();
+            Some(format!(
+                "name a workload ({}) or a plan file (*.toml), as in: acidtest run inventory",
+                known.join(", ")
+            ))
+        }
+        _ => None,
+    }
 }
 
 pub(crate) fn report(done: Result<Status, Failure>) -> ExitCode {

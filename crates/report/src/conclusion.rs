@@ -47,7 +47,8 @@ fn interrupted(result: &RunResult) -> Option<String> {
     let short =
         if short > 0 { format!(", {} of them cut short", count(short as u64)) } else { String::new() };
     let made = count(trials().count() as u64);
-    Some(format!("The run was interrupted: {made} of its {} trials were made{short}.", count(asked)))
+    let were = if made == "1" { "was" } else { "were" };
+    Some(format!("The run was interrupted: {made} of its {} trials {were} made{short}.", count(asked)))
 }
 
 /// How many cells hold, and the verdicts of the others.

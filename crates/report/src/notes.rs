@@ -367,7 +367,7 @@ fn gathered(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
         if of_sort.len() > most {
             let rest = of_sort.len() - most;
             lines.push(format!(
-                "… and {rest} more notes on {sort}; `acidtest report FILE` writes a page with all of them."
+                "… and {rest} more on {sort}; `acidtest report FILE` writes a page with all of them."
             ));
         }
     }
