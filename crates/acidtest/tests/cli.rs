@@ -1122,7 +1122,7 @@ fn a_result_that_was_changed_is_not_gone_on_with() {
 fn a_run_is_shown_live_where_there_is_room() {
     let bench = Bench::new();
     let run = format!(
-        "{} run inventory --store sqlite --durability none --clients 2 --duration 2s --warmup 0s",
+        "{} run inventory --store sqlite --durability none --clients 2 --duration 4s --warmup 0s",
         env!("CARGO_BIN_EXE_acidtest")
     );
     let shown = |columns: u32| {
