@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use procfs::{FromRead, Meminfo};
 
+use crate::machine::nearest;
+
 /// Bytes of memory that programs can still take without swapping: what the kernel says is available, or less where a control
 /// group of this process has a limit. None where neither is told.
 #[must_use]
@@ -27,9 +29,7 @@ fn free_in_group(root: &Path, own: &str) -> Option<u64> {
 /// Bytes of disk that this user can still write where `folder` is, or would be. None where that is not told.
 #[must_use]
 pub fn free_disk(folder: &Path) -> Option<u64> {
-    let absolute = std::path::absolute(folder).ok()?;
-    let there = absolute.ancestors().find(|path| path.exists())?;
-    let found = rustix::fs::statvfs(there).ok()?;
+    let found = rustix::fs::statvfs(&nearest(folder)?).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 

@@ -3,7 +3,7 @@
 use std::{
     env::consts::ARCH,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -65,15 +65,19 @@ pub fn usable_cores() -> u32 {
 
 /// The type of the mount with the longest path above `data`; of several at one path, the one mounted last.
 fn filesystem(data: &Path) -> Option<String> {
-    let absolute = std::path::absolute(data).ok()?;
-    let real = absolute.ancestors().find_map(|path| path.canonicalize().ok())?;
-    let real = escaped(real.to_str()?);
+    let real = escaped(nearest(data)?.to_str()?);
     let mounts = MountInfos::from_file("/proc/self/mountinfo").ok()?;
     mounts
         .into_iter()
         .filter(|mount| Path::new(&real).starts_with(&mount.mount_point))
         .max_by_key(|mount| mount.mount_point.components().count())
         .map(|mount| mount.fs_type)
+}
+
+/// The path, or the nearest one above it that is there, without links.
+pub(crate) fn nearest(path: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(path).ok()?;
+    absolute.ancestors().find_map(|path| path.canonicalize().ok())
 }
 
 /// A path as the kernel writes it in `mountinfo`.
