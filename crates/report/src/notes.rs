@@ -30,42 +30,30 @@ const SHOWN: usize = 6;
 /// Cells that a note names before it counts the rest.
 const NAMED: usize = 4;
 
-/// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 21] = [
-    "cells not run",
-    "limits",
-    "settings",
-    "TLS",
-    "price of TLS",
-    "trials cut short",
-    "sessions",
-    "faults brought about",
-    "restarts unasked",
-    "crashes",
-    "outages",
-    "price of faults",
-    "verdicts",
-    "faults",
-    "overload",
-    "nothing acknowledged",
-    "drift",
-    "dependent seconds",
-    "the bench's limit",
-    "server logs",
-    "plans",
-];
-
-/// The sorts of notes that say nothing of a search, whose trials have different rates and go beyond what a store carries.
-const OF_ONE_RATE: [&str; 9] = [
-    "outages",
-    "sessions",
-    "price of faults",
-    "faults",
-    "overload",
-    "nothing acknowledged",
-    "drift",
-    "dependent seconds",
-    "the bench's limit",
+/// The sorts of notes, in the order in which they are shown, and whether they say something of a search, too, whose trials have
+/// different rates and go beyond what a store carries.
+const SORTS: [(&str, bool); 21] = [
+    ("cells not run", true),
+    ("limits", true),
+    ("settings", true),
+    ("TLS", true),
+    ("price of TLS", true),
+    ("trials cut short", true),
+    ("sessions", false),
+    ("faults brought about", true),
+    ("restarts unasked", true),
+    ("crashes", true),
+    ("outages", false),
+    ("price of faults", false),
+    ("verdicts", true),
+    ("faults", false),
+    ("overload", false),
+    ("nothing acknowledged", false),
+    ("drift", false),
+    ("dependent seconds", false),
+    ("the bench's limit", false),
+    ("server logs", true),
+    ("plans", true),
 ];
 
 /// A note on some cells or trials: its sort, its text, and the cells or trials that it is about.
@@ -359,7 +347,7 @@ fn gathered(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     let mut lines = Vec::new();
     let (most, cells) = if all { (usize::MAX, usize::MAX) } else { (SHOWN, NAMED) };
     let searched = result.plan.capacity.is_some();
-    for sort in SORTS.into_iter().filter(|sort| !searched || !OF_ONE_RATE.contains(sort)) {
+    for (sort, _) in SORTS.into_iter().filter(|(_, of_searches)| !searched || *of_searches) {
         let of_sort: Vec<_> = groups.iter().filter(|(each, ..)| each == &sort).collect();
         lines.extend(
             of_sort.iter().take(most).map(|(_, text, about)| format!("{}: {text}", listed(about, cells))),
