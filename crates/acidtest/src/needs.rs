@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use acidtest_lab::Lab;
 use acidtest_observe::{free_disk, free_memory};
-use acidtest_report::{bytes, count};
+use acidtest_report::{bytes, count, lasting};
 use acidtest_runner::{Failure, Footprint, Order};
 
 use crate::order::driven_seconds;
@@ -48,7 +48,7 @@ impl Needs {
         }
         Err(Failure::Usage(format!(
             "the plan needs about {}\n  remedy: less data (--dry-run says how much each plan needs), fewer clients, fewer stores at \
-             once{elsewhere}, or --insist to run it all the same",
+             once{elsewhere}, or --insist to run it anyway",
             needed.join(" and ")
         )))
     }
@@ -58,11 +58,7 @@ impl Needs {
         let free = |free: Option<u64>| free.map_or_else(|| "unknown".to_owned(), shown);
         let time = self.seconds.map_or_else(
             || "as long as its operations take".to_owned(),
-            |(least, most)| {
-                let [least, most] = [least, most].map(time);
-                let driven = if least == most { most } else { format!("{least} to {most}") };
-                format!("driven for {driven}; starting, loading and auditing come on top")
-            },
+            |seconds| format!("driven for {}; starting, loading and auditing come on top", lasting(seconds)),
         );
         let Footprint { memory_bytes, disk_bytes } = self.footprint;
         format!(
@@ -78,15 +74,6 @@ impl Needs {
 /// A size as readers see it.
 fn shown(size: u64) -> String {
     bytes(size as f64)
-}
-
-/// A time as readers see it: `40 s`, `12 min`, `3.4 h`.
-pub(crate) fn time(seconds: f64) -> String {
-    match seconds {
-        ..99.5 => format!("{seconds:.0} s"),
-        ..5_970.0 => format!("{:.0} min", seconds / 60.0),
-        _ => format!("{:.1} h", seconds / 3_600.0),
-    }
 }
 
 /// The cells of an order, a line each, as far as a reader would read them.

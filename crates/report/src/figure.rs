@@ -15,6 +15,17 @@ pub fn nanoseconds(value: f64) -> String {
     format!("{} {unit}", three_digits(scaled))
 }
 
+/// How long something takes that people wait for, in seconds, at least and at most: `40 s`, `12 min to 3.4 h`.
+#[must_use]
+pub fn lasting((least, most): (f64, f64)) -> String {
+    let time = |seconds: f64| match seconds {
+        ..99.5 => format!("{seconds:.0} s"),
+        ..5_970.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3_600.0),
+    };
+    if least < most { format!("{} to {}", time(least), time(most)) } else { time(most) }
+}
+
 /// A size in bytes: `512 B`, `27.0 MiB`.
 #[must_use]
 pub fn bytes(value: f64) -> String {
@@ -80,6 +91,13 @@ pub(crate) fn four_digits(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_lasts_is_told_in_the_unit_that_people_plan_by() {
+        assert_eq!(lasting((48.0, 48.0)), "48 s");
+        assert_eq!(lasting((90.0, 600.0)), "90 s to 10 min");
+        assert_eq!(lasting((5_969.0, 36_000.0)), "99 min to 10.0 h");
+    }
 
     #[test]
     fn figures_keep_three_digits_and_their_unit() {

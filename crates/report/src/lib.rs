@@ -45,7 +45,7 @@ pub use capacity::{
 };
 pub use csv::{CsvError, csv};
 pub use errors::silent_from;
-pub use figure::{bytes, nanoseconds, rate};
+pub use figure::{bytes, lasting, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram, is_enough};
 pub use markdown::markdown;
 pub use page::{NamedResult, STYLE, findings, page};

@@ -10,6 +10,7 @@ use acidtest_model::Share;
 use acidtest_report::{
     NamedResult, Plan, RunResult,
     compare::{Choice, Comparison, Condition, Outcome, Selector, Side, compare as compared},
+    lasting,
 };
 use acidtest_runner::{Failure, Finished, Interrupt, Order};
 use clap::{Args, Parser};
@@ -21,7 +22,6 @@ use crate::{
     commands::run::gateway_token,
     exit::{self, Status},
     interrupt,
-    needs::time,
     order::{self, driven_seconds, is_complete},
     output,
     output::{ResultFile, quoted},
@@ -79,7 +79,7 @@ pub(crate) struct Compare {
     /// How often --run runs each plan [default: 5]
     #[arg(long, value_name = "N", requires = "run", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) rounds: Option<u32>,
-    /// Folder for the results of --run; what it has of them already is gone on with [default: a new one in results]
+    /// Folder for the results of --run; runs that are there are kept or finished [default: a new one in results]
     #[arg(long, value_name = "FOLDER", requires = "run")]
     pub(crate) out: Option<PathBuf>,
     /// What is printed
@@ -200,10 +200,7 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
         None => Path::new(output::RESULTS).join(format!("compare-{}", order::id())),
     };
     let turns = turns(a, b, rounds, &folder);
-    // both plans, and what there is of them, are checked before either is run
-    for turn in &turns {
-        to_run(turn)?;
-    }
+    // both plans, and what there is of them, are checked by this before either is run
     output::say(&expected(&turns)?);
     let (of_a, of_b) = (folder.join("a"), folder.join("b"));
     let done = LocalSet::new()
@@ -321,7 +318,7 @@ fn expected(turns: &[Turn<'_>]) -> Result<String, Failure> {
         seconds = seconds.zip(took).map(|(all, took)| all + took);
     }
     let took = seconds.map(|seconds| {
-        format!(": {} of trials, and besides the loading of data and the audits", time(seconds))
+        format!(": {} of trials, and besides the loading of data and the audits", lasting((seconds, seconds)))
     });
     let runs = if left == 1 { "1 run".to_owned() } else { format!("{left} runs") };
     Ok(format!("{runs}{}", took.unwrap_or_default()))

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use acidtest_model::Secret;
-use acidtest_report::CapacityPlan;
+use acidtest_report::{CapacityPlan, lasting};
 use acidtest_runner::{Failure, Finished, Order};
 use tokio::task::LocalSet;
 
@@ -12,7 +12,7 @@ use crate::{
     carry_out::carry_out,
     exit::{self, Status},
     interrupt,
-    needs::{self, Needs, time},
+    needs::{self, Needs},
     order::{driven_seconds, is_complete, order, resumed, settle},
     output,
     output::ResultFile,
@@ -98,8 +98,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
 fn expected(search: &CapacityPlan, order: &Order) -> String {
     let cells = order.grid.cells.len();
     let searches = if cells == 1 { "1 search".to_owned() } else { format!("{cells} searches") };
-    let (from, to) = driven_seconds(&order.plan, &order.grid).unwrap_or_default();
-    let took = if from < to { format!("{} to {}", time(from), time(to)) } else { time(to) };
+    let took = lasting(driven_seconds(&order.plan, &order.grid).unwrap_or_default());
     let measured = search.measured(&order.plan);
     format!(
         "{searches} of {} at most (--budget), with probes of {measured} after {} warm-up: {took} in all; what is known so far is \

@@ -3,11 +3,7 @@
 use axum::{extract::State as Of, response::Redirect};
 use maud::{Markup, html};
 
-use super::{
-    Page, Sent, Which, Wrong, layout,
-    past::promises,
-    plan::{query, spoken},
-};
+use super::{Page, Sent, Which, Wrong, layout, past::promises, plan::query};
 use crate::{
     app::App,
     results,
@@ -69,7 +65,7 @@ fn about(app: &App, record: &Record, is_ours: bool) -> Markup {
             @if !record.command.is_empty() { pre.command aria-label="The same on the command line" { (record.command) } }
             p.quiet {
                 (record.cells) @if record.cells == 1 { " cell" } @else { " cells" }
-                @if let Some(seconds) = record.seconds { " · driven for " (spoken(seconds)) }
+                @if let Some(seconds) = record.seconds { " · driven for " (acidtest_report::lasting(seconds)) }
                 " · asked for " (record.submitted.strftime("%Y-%m-%d %H:%M:%S UTC"))
             }
             div.actions {

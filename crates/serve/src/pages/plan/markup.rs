@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use super::{
     Form, Text,
     choices::{Axis, Choice},
-    spoken,
 };
 use crate::pages::layout;
 
@@ -66,7 +65,7 @@ fn summary(form: &Form) -> Markup {
                     p {
                         (checked.cells) @if checked.cells == 1 { " cell" } @else { " cells" }
                         @match checked.seconds {
-                            Some(seconds) => { ", driven for " (spoken(seconds)) "; starting, loading and auditing come on top" }
+                            Some(seconds) => { ", driven for " (acidtest_report::lasting(seconds)) "; starting, loading and auditing come on top" }
                             None => { "; how long it takes depends on the stores" }
                         }
                         ". It needs about " (acidtest_report::bytes(checked.memory_bytes as f64)) " of memory and " (acidtest_report::bytes(checked.disk_bytes as f64)) " of disk for its data."

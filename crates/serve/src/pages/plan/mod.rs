@@ -86,16 +86,6 @@ async fn fill(app: &App, asked: Asked) -> Result<Form, Wrong> {
     Ok(app.check(move || Ok(Form::of(&*program, &stores, &asked))).await?)
 }
 
-/// How long a run is driven, at least and at most, in words.
-pub(super) fn spoken((least, most): (f64, f64)) -> String {
-    let time = |seconds: f64| match seconds {
-        ..99.5 => format!("{seconds:.0} s"),
-        ..5_970.0 => format!("{:.0} min", seconds / 60.0),
-        _ => format!("{:.1} h", seconds / 3_600.0),
-    };
-    if least < most { format!("{} to {}", time(least), time(most)) } else { time(most) }
-}
-
 /// A value that is written.
 struct Text {
     name: String,
