@@ -155,14 +155,11 @@ pub(crate) fn driven_seconds(plan: &Plan, grid: &Grid) -> Option<(f64, f64)> {
         return Some((seconds, seconds));
     };
     let (least, _) = search.expected_probes(plan);
-    let each = (plan.warmup.0 + search.shortest(plan).0).as_secs_f64();
+    let shortest = (plan.warmup.0 + search.shortest(plan).0).as_secs_f64();
     let first = (plan.warmup.0 + plan.duration.0.min(CapacityPlan::CLOSED_LOOP)).as_secs_f64();
     let (cells, budget) = (grid.cells.len() as f64, search.budget.0.as_secs_f64());
-    let by_number = each.max(plan.warmup.0.as_secs_f64() + plan.duration.0.as_secs_f64())
-        * f64::from(search.probes)
-        + first;
-    let most = budget.min(by_number);
-    Some(((each * f64::from(least) + first).min(most) * cells, most * cells))
+    let most = budget.min(each.as_secs_f64() * f64::from(search.probes) + first);
+    Some(((shortest * f64::from(least) + first).min(most) * cells, most * cells))
 }
 
 /// Settles the values of a run's plan that its workload decides. A saved plan keeps them unsettled: if the workload's

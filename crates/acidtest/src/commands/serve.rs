@@ -194,7 +194,8 @@ impl Bench {
         }
     }
 
-    fn order(&self, id: &str, plan: &Plan) -> Result<Order, Refusal> {
+    /// The order of a plan that may be asked for from elsewhere, and what it needs.
+    fn order(&self, id: &str, plan: &Plan) -> Result<(Order, Needs), Refusal> {
         let here_only = |key: &str, what: &str| {
             Refusal::at(key, format!("{what} on the command line only: acidtest run"))
         };
@@ -211,8 +212,12 @@ impl Bench {
         let targets = plan.stores.iter().map(|text| self.find(text));
         let targets: Vec<Target> =
             targets.collect::<Result<_, _>>().map_err(|failure| found("stores", &failure))?;
+        let fits = |mut order: Order| {
+            order::settle(&mut order);
+            let needs = Needs::of(&order);
+            needs.check().map(|()| (order, needs))
+        };
         let order = order::of_plan(id.to_owned(), plan.clone(), targets, &|text| self.find(text));
-        let fits = |order: Order| Needs::of(&order).check().map(|()| order);
         order.and_then(fits).map_err(|failure| {
             let detail = failure.to_string();
             Refusal { pointer: pointer(&detail, plan), detail }
@@ -238,9 +243,7 @@ fn pointer(said: &str, plan: &Plan) -> String {
 
 impl Program for Bench {
     fn check(&self, plan: &Plan) -> Result<CheckedPlan, Refusal> {
-        let mut order = self.order("", plan)?;
-        order::settle(&mut order);
-        let Needs { seconds, footprint, .. } = Needs::of(&order);
+        let (order, Needs { seconds, footprint, .. }) = self.order("", plan)?;
         let Order { plan, grid, .. } = order;
         let command = command_line(&plan);
         let Grid { cells, left_out, .. } = grid;
@@ -293,7 +296,7 @@ impl Program for Bench {
 
     fn assign(&self, assignment: &Assignment<'_>) -> Result<String, Refusal> {
         let Assignment { id, plan, file, turn } = *assignment;
-        let order = self.order(id, plan)?;
+        let (order, _) = self.order(id, plan)?;
         let assigned = AssignedRun {
             id: id.to_owned(),
             stores: order.targets.iter().map(Into::into).collect(),
