@@ -46,9 +46,10 @@ fn interrupted(result: &RunResult) -> Option<String> {
     let short = trials().filter(|trial| trial.was_interrupted()).count();
     let short =
         if short > 0 { format!(", {} of them cut short", count(short as u64)) } else { String::new() };
-    let made = count(trials().count() as u64);
-    let were = if made == "1" { "was" } else { "were" };
-    Some(format!("The run was interrupted: {made} of its {} trials {were} made{short}.", count(asked)))
+    let made = trials().count() as u64;
+    let were = if made == 1 { "was" } else { "were" };
+    let (made, asked) = (count(made), count(asked));
+    Some(format!("The run was interrupted: {made} of its {asked} trials {were} made{short}."))
 }
 
 /// How many cells hold, and the verdicts of the others.

@@ -47,7 +47,7 @@ impl RestartFigures {
 
 impl TrialResult {
     /// Notes the faults that were brought about and the restarts that nobody asked for, and for how long somebody was
-    /// served all the same. On a schedule that is all the time: what was due meanwhile is done afterwards.
+    /// served. On a schedule that counts as all the time, because what was due meanwhile is done afterwards.
     pub fn note_outages(
         &mut self,
         injections: Vec<InjectionFigures>,
