@@ -12,7 +12,7 @@ use super::{
     JSON, LINES, broker,
     database::{count, entries, order},
     http::Http,
-    running::{Broker, Collector, Gateway, Sink, entry, until},
+    running::{Broker, Collector, Gateway, Sink, entry, until, until_within},
 };
 
 #[test]
@@ -205,8 +205,10 @@ fn a_queue_that_is_removed_is_made_anew(queue: &Queue<'_>) {
         sent += 1;
         http.post(&gateway.token, JSON, &entry(&sent.to_string(), "a")).unwrap().status == 202
     });
-    // one that was not acknowledged may be stored, too
-    until("it is stored", || entries(&sink.address()).iter().any(|row| row.id == sent.to_string()));
+    // one that was not acknowledged may be stored, too; it takes up to 60 s until a consumer that NATS has stuck is made anew
+    until_within(Duration::from_mins(2), "it is stored", || {
+        entries(&sink.address()).iter().any(|row| row.id == sent.to_string())
+    });
     let (code, said) = gateway.stop();
     assert!(code == Some(0) && said.contains("is gone, with all that waited in it"), "{said}");
 }

@@ -381,10 +381,16 @@ pub fn entry(id: &str, message: &str) -> String {
 
 /// Waits until it is so, at most a minute.
 #[track_caller]
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_mins(1);
+pub fn until(what: &str, so: impl FnMut() -> bool) {
+    until_within(Duration::from_mins(1), what, so);
+}
+
+/// Waits until it is so, at most so long.
+#[track_caller]
+pub fn until_within(most: Duration, what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + most;
     while !so() {
-        assert!(Instant::now() < end, "not within a minute: {what}");
+        assert!(Instant::now() < end, "not within {most:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -33,7 +33,7 @@ const ASKED_BYTES: usize = 8 << 20;
 const EXPIRES: Duration = Duration::from_secs(5);
 /// JetStream's number for an error: there is no room for a stream of this size.
 const NO_STORAGE: u32 = 10047;
-/// The number of the request that only shows that the server is there.
+/// The number of the request that shows that the server and the consumer are there.
 const CHECK: u64 = u64::MAX;
 /// Bytes that may wait to be written.
 const UNWRITTEN: usize = 256 << 10;
@@ -574,11 +574,26 @@ enum Came {
     Nothing,
 }
 
+/// The answer to the request that shows that the consumer is there.
+#[derive(Deserialize)]
+struct Checked {
+    error: Option<ApiError>,
+}
+
 fn look(message: &protocol::Message<'_>) -> Came {
     if let (Some(reply), Some(_)) = (message.reply, message.delivered()) {
         return Came::Message { reply: reply.to_owned(), content: message.payload.to_vec() };
     }
     match (message.status(), message.token()) {
+        // whose consumer is removed is not always told so on 2.9.10, and waits for messages that nobody hands out
+        (None, Some(CHECK)) => match serde_json::from_slice(message.payload) {
+            Ok(Checked { error: Some(error) })
+                if [ApiError::CONSUMER_NOT_FOUND, ApiError::STREAM_NOT_FOUND].contains(&error.err_code) =>
+            {
+                Came::Refusal(error.to_string())
+            }
+            _ => Came::Nothing,
+        },
         // 409 says that the next message is beyond the bytes that were asked for, or that there is no consumer any more
         (Some((409, words)), _) if words.contains("Consumer Deleted") || words.contains("Shutdown") => {
             Came::Refusal(format!("the server hands out nothing: {words}"))
@@ -623,7 +638,7 @@ impl Consumer for Pulling {
         })
     }
 
-    /// Asks for something that is answered at any rate, and looks whether the last time it was.
+    /// Asks whether the consumer is there, which is answered at any rate, and looks whether the last time it was.
     fn check(&mut self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             let words = |error: protocol::Error| error.to_string();
@@ -638,7 +653,8 @@ impl Consumer for Pulling {
                 self.broker.remove_if_stuck().await?;
             }
             self.answer(usize::MAX, b"+WPI").map_err(words)?;
-            self.connection.publish("$JS.API.INFO", Some(CHECK), None, b"").map_err(words)?;
+            let request = format!("$JS.API.{}", self.broker.named_consumer("CONSUMER.INFO"));
+            self.connection.publish(&request, Some(CHECK), None, b"").map_err(words)?;
             self.connection.flush().await.map_err(words)
         })
     }
