@@ -11,6 +11,7 @@ use crate::{
     distinct,
     figure::{nanoseconds, rate, total},
     price::{Priceable, guarantees},
+    result::SEEN,
     tables::percent,
 };
 
@@ -28,6 +29,7 @@ pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
     }
     let mut lines = vec![verdicts(result, names)];
     lines.extend(failing(result, names));
+    lines.extend(outage(result, names));
     lines.extend(refusing(result, names));
     lines.extend(fastest(result, names));
     lines.join("\n") + &interrupted
@@ -59,15 +61,22 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
     let holds = of(&|cell| cell.verdict() == Verdict::Holds);
     let broken = of(&|cell| cell.breaks_promise());
     let excused = of(&|cell| cell.verdict() == Verdict::Broken && !cell.breaks_promise());
+    let void = holds.iter().filter(|cell| cell.not_served().is_some()).count();
+    let rates = match (void, run.len()) {
+        (0, _) => String::new(),
+        (1, 1) => ", and its rate is void".to_owned(),
+        (1, _) => ", and the rate of 1 is void".to_owned(),
+        (some, _) => format!(", and the rates of {} are void", count(some as u64)),
+    };
     let mut said = vec![match (run.len(), holds.len()) {
         (0, _) => "No cell was run.".to_owned(),
-        (1, 1) => "The cell holds.".to_owned(),
+        (1, 1) => format!("The cell holds{rates}."),
         (1, 0) if broken.is_empty() && excused.is_empty() => {
             "Whether the cell holds could not be told.".to_owned()
         }
         (1, 0) => "The cell does not hold.".to_owned(),
-        (all, each) if all == each => format!("All {all} cells hold."),
-        (all, each) => format!("{} of {} cells hold.", count(each as u64), count(all as u64)),
+        (all, each) if all == each => format!("All {all} cells hold{rates}."),
+        (all, each) => format!("{} of {} cells hold{rates}.", count(each as u64), count(all as u64)),
     }];
     if !broken.is_empty() {
         said.push(format!("Broken, against what was promised: {}.", listed(&broken, names)));
@@ -122,6 +131,20 @@ fn failing(result: &RunResult, names: &Names) -> Option<String> {
     let more = all.len().saturating_sub(NAMED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     (!all.is_empty()).then(|| format!("Void, because too little was served: {shown}{more}."))
+}
+
+/// For how long nobody was served because of a fault, or of a restart that nobody asked for: the cell with the longest outage.
+fn outage(result: &RunResult, names: &Names) -> Option<String> {
+    let longest = result.cells.iter().filter_map(|cell| Some((cell, cell.longest_outage()?)));
+    let (cell, away) = longest.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    let place = if result.cells.len() > 1 { format!(" ({})", names.cell(cell)) } else { String::new() };
+    Some(match away {
+        away if away.is_infinite() => {
+            format!("After a fault nobody was served to the end of a trial{place}.")
+        }
+        away if away < SEEN => return None,
+        away => format!("After a fault nobody was served for up to {}{place}.", nanoseconds(away * 1e9)),
+    })
 }
 
 /// Share of the answers to an operation above which, if they are refusals, it is told what they come from.

@@ -226,6 +226,11 @@ mod tests {
         assert!(!cell.is_serving() && cell.prices.is_empty());
         let said = |result: &crate::RunResult| conclusion(result, &Names::of(&result.cells));
         let void = "Void, because too little was served: sqlite native, 1.2 % errors.";
+        assert!(
+            said(&failing).starts_with("1 of 2 cells hold, and the rate of 1 is void."),
+            "{}",
+            said(&failing)
+        );
         assert!(said(&failing).contains(void) && !said(&serving).contains("Void"), "{}", said(&failing));
         assert!(said(&serving).contains(" ok/s") && !said(&failing).contains(" ok/s"), "{}", said(&failing));
     }

@@ -140,6 +140,15 @@ impl TrialResult {
 }
 
 impl CellResult {
+    /// The longest time, in seconds, in which nobody was served because of a fault, or of a restart that nobody asked for;
+    /// infinite where that lasted to the end of a trial, none where there was neither.
+    pub(crate) fn longest_outage(&self) -> Option<f64> {
+        let outages = self.trials.iter().flat_map(TrialResult::outages);
+        let lengths =
+            outages.map(|(from, until)| until.map_or(f64::INFINITY, |until| (until - from).max(0.0)));
+        lengths.max_by(f64::total_cmp)
+    }
+
     /// Acknowledged operations a second of the time in which somebody was served, over the trials, with its interval; none
     /// where nobody was.
     pub(crate) fn mean_served(&self) -> Option<Mean> {

@@ -85,12 +85,9 @@ fn served(cell: &CellResult) -> String {
 
 /// The longest time for which nobody was served because of a fault, or of a restart that nobody asked for.
 fn longest_outage(cell: &CellResult) -> String {
-    let outages = || cell.trials.iter().flat_map(TrialResult::outages);
-    if outages().any(|(_, until)| until.is_none()) {
-        return "to the end".to_owned();
-    }
-    match outages().filter_map(|(from, until)| Some((until? - from).max(0.0))).max_by(f64::total_cmp) {
+    match cell.longest_outage() {
         None => NOT_THERE.to_owned(),
+        Some(outage) if outage.is_infinite() => "to the end".to_owned(),
         Some(outage) if outage < SEEN => format!("< {}", nanoseconds(SEEN * 1e9)),
         Some(outage) => nanoseconds(outage * 1e9),
     }
@@ -333,6 +330,15 @@ mod tests {
         for trial in result.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
             trial.note_outages(trial.injections.clone(), Vec::new(), false);
         }
+        let concluded = |result: &RunResult| crate::conclusion::conclusion(result, &Names::of(&result.cells));
+        let said = concluded(&result);
+        assert!(
+            said.contains("After a fault nobody was served to the end of a trial (sqlite native)."),
+            "{said}"
+        );
+        let mut away = result.clone();
+        away.cells.truncate(1);
+        assert!(concluded(&away).contains("After a fault nobody was served for up to 1.20 s."), "{said}");
         let after = shown(&result);
         let rows: Vec<&str> = after.lines().skip(2).collect();
         assert!(rows[0].contains(" · 2 crashes |") && rows[0].contains("| 1.20 s |"), "{after}");
