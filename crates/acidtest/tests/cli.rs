@@ -1038,7 +1038,11 @@ fn a_plan_that_does_not_fit_is_refused_and_a_dry_run_tells_what_it_needs() {
     assert!(refused.starts_with("error: the plan needs about ") && refused.contains("--insist"), "{refused}");
     assert!(!bench.path("results").exists());
     let dry = bench.run(&[&large[..], &["--dry-run"]].concat()).expect(2);
-    assert!(dry.stdout.starts_with("1 cell, 1 trial\n  sqlite native\ntime "), "{}", dry.stdout);
+    assert!(
+        dry.stdout.starts_with("1 cell, 1 trial\n  sqlite native\nload    16 clients, closed loop\ntime "),
+        "{}",
+        dry.stdout
+    );
     assert_eq!(dry.stderr, refused);
     let words =
         ["run", "inventory", "--store", "sqlite", "--lock", "none,soft", "--trials", "3", "--dry-run"];
@@ -1051,6 +1055,13 @@ fn a_plan_that_does_not_fit_is_refused_and_a_dry_run_tells_what_it_needs() {
     ] {
         assert!(dry.contains(said), "{said}: {dry}");
     }
+    let words = ["capacity", "inventory", "--store", "sqlite", "--slo", "p99<50ms,errors<1%", "--dry-run"];
+    let dry = bench.run(&words).expect(0).stdout;
+    let said = "1 search\n  sqlite native\nload    16 clients, for the highest rate that meets p99<50ms and errors<1%\ntime ";
+    assert!(dry.starts_with(said), "{dry}");
+    let words = ["run", "inventory", "--store", "sqlite", "--rate", "100,2000", "--dry-run"];
+    let dry = bench.run(&words).expect(0).stdout;
+    assert!(dry.contains("\nload    16 clients, open loop at 100, 2000 operations/s\n"), "{dry}");
     assert!(!bench.path("results").exists(), "nothing was run");
 }
 

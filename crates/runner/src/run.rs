@@ -92,11 +92,12 @@ pub struct Order {
 }
 
 impl Order {
-    /// The name of a cell of its grid.
+    /// The name of a cell of its grid; where it is searched, without a rate, because each probe has its own.
     #[must_use]
     pub fn name(&self, cell: &Cell) -> String {
         let Grid { workloads, faults, .. } = &self.grid;
-        cell.name(&self.plan, &self.targets[cell.target], &*workloads[cell.workload], &faults[cell.faults])
+        let plan = Plan { capacity: None, ..self.plan.clone() };
+        cell.name(&plan, &self.targets[cell.target], &*workloads[cell.workload], &faults[cell.faults])
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     settle(&mut order);
     let needs = Needs::of(&order);
     if run.output.needs.dry_run {
-        output::print_text(&format!("{}{}", needs::cells(&order), needs.told()))?;
+        output::print_text(&format!("{}{}{}", needs::cells(&order), needs::load(&order), needs.told()))?;
     }
     if !run.output.needs.insist {
         needs.check()?;
