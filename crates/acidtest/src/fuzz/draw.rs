@@ -171,8 +171,10 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
             (plan.ops, plan.duration) = (Some(rng.random_range(1..400)), Plan::of(workload).duration);
         }
         if chance(rng, 0.35) {
-            plan.rates =
-                some(rng, if simulated { &[30.0, 200.0, 1_000.0, 5_000.0] } else { &[2_000.0, 10_000.0] });
+            plan.rates = some(
+                rng,
+                if simulated { &[0.5, 3.0, 30.0, 200.0, 1_000.0, 5_000.0] } else { &[2_000.0, 10_000.0] },
+            );
             plan.arrivals = one(rng, &[ArrivalKind::Constant, ArrivalKind::Poisson]);
         } else if chance(rng, 0.2) {
             plan.duty = one(rng, &[0.1, 0.5, 0.9]);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use acidtest_engine::Outcome;
-use acidtest_store_memory::{Bug, Faults};
+use acidtest_store_memory::{Bug, Faults, selftest::Clock};
 use acidtest_workloads::{Audit, Finding, Verdict, guarantee::LOCK, queue::DOUBTFUL};
 
 use super::{
@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Unexplained,
     /// A correct store gave its clients answers that contradict each other: the reference store itself has a bug.
     Witness,
+    /// What was measured is not as long as was asked for.
+    Window,
     /// The case did not end.
     Endless,
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Misjudgement {
             Kind::Restarted => "a store was accused of what it may lose when it restarts unasked",
             Kind::Unexplained => "nothing in the plan explains why it could not be told",
             Kind::Witness => "the reference store itself is wrong",
+            Kind::Window => "the measured part is not as long as was asked for",
             Kind::Endless => "the case did not end",
         };
         write!(f, "{what}: {}", self.text)
@@ -93,6 +96,9 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     if is_excused && audit.breaks_promise(without) {
         return Some(Kind::Restarted);
     }
+    if !is_as_long_as_asked(case, trial) {
+        return Some(Kind::Window);
+    }
     match audit.verdict {
         Verdict::Broken if no_bug && audit.breaks_promise(without) => Some(Kind::FalseAlarm),
         // without a promise a correct store breaks too, and the audit must see that
@@ -102,6 +108,18 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
         Verdict::Unknown if !is_explained(case, trial) => Some(Kind::Unexplained),
         _ => None,
     }
+}
+
+/// Whether the measured part took the plan's duration, where it has one and nothing ended it early. By the system's clock a
+/// busy machine may stretch it.
+fn is_as_long_as_asked(case: &FuzzCase, trial: &TrialDone) -> bool {
+    let FuzzCase { plan, clock, .. } = case;
+    let has_duration = plan.ops.is_none() && plan.trace.is_none() && plan.workload != "logs";
+    let measurement = &trial.driven.measurement;
+    if !has_duration || *clock != Clock::Simulated || measurement.stopped.is_some() {
+        return true;
+    }
+    measurement.window == plan.duration.0
 }
 
 /// Whether a lock that promises something is still accused once the kills are taken into account.

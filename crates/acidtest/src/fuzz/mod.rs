@@ -162,6 +162,8 @@ impl Broken {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use acidtest_model::Lock;
     use acidtest_report::{Plan, SecondFigures, silent_from};
     use acidtest_store_memory::Faults;
@@ -263,6 +265,21 @@ mod tests {
             done.trials[0].driven.audited.audit.findings = vec![oversold];
             assert_eq!(judge::judge(&killed, &done).map(|wrong| wrong.kind), wrong);
         }
+    }
+
+    /// A rate so low that no operation comes for most of the time ends no measured part early, and stretches none.
+    #[test]
+    fn a_measured_part_of_another_length_is_told() {
+        let slow = FuzzCase {
+            plan: Plan { rates: vec![0.5], duration: "400ms".parse().unwrap(), ..case().plan },
+            ..case()
+        };
+        let mut done = drive::drive(&slow).unwrap();
+        let measured = &done.trials[0].driven.measurement;
+        assert_eq!((measured.window, measured.stopped.is_some()), (Duration::from_millis(400), false));
+        assert_ne!(judge::judge(&slow, &done).map(|wrong| wrong.kind), Some(Kind::Window));
+        done.trials[0].driven.measurement.window = Duration::from_millis(399);
+        assert_eq!(judge::judge(&slow, &done).map(|wrong| wrong.kind), Some(Kind::Window));
     }
 
     /// A store that has no room for further changes fails each of them without effect: nobody may accuse it, and a report says
