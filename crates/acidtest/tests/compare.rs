@@ -164,6 +164,13 @@ fn what_cannot_be_run_in_turn_is_refused_before_it_is_run() {
     let results = bench.run(&["compare", "--run", &file, "B.toml"]).expect(2);
     assert!(results.stderr.contains("takes two plan files"), "{}", results.stderr);
     bench.run(&["compare", "--run", "A.toml"]).expect(2);
+    for (word, store, said) in
+        [("inventory", "redis", "no store is in both"), ("join", "sqlite", "nothing to compare")]
+    {
+        bench.run(&["run", word, "--store", store, "--ops", "200", "--save-plan", "C.toml"]).expect(0);
+        let unlike = bench.run(&["compare", "--run", "A.toml", "C.toml", "--out", "turns/c"]).expect(2);
+        assert!(unlike.stderr.contains(said) && !bench.path("turns/c").exists(), "{}", unlike.stderr);
+    }
     bench.run(&["compare", "--rounds", "3", &file]).expect(2);
     assert!(!bench.path("turns/a").exists());
 }

@@ -202,6 +202,7 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
     let turns = turns(a, b, rounds, &folder);
     // both plans, and what there is of them, are checked by this before either is run
     output::say(&expected(&turns)?);
+    fit(compare, &turns)?;
     let (of_a, of_b) = (folder.join("a"), folder.join("b"));
     let done = LocalSet::new()
         .run_until(Box::pin(async {
@@ -322,6 +323,31 @@ fn expected(turns: &[Turn<'_>]) -> Result<String, Failure> {
     });
     let runs = if left == 1 { "1 run".to_owned() } else { format!("{left} runs") };
     Ok(format!("{runs}{}", took.unwrap_or_default()))
+}
+
+/// Refuses two plans that have no cells to compare, before the first of them is run.
+fn fit(compare: &Compare, turns: &[Turn<'_>]) -> Result<(), Failure> {
+    let plan_of = |turn: &Turn<'_>| Ok::<_, Failure>(to_run(turn)?.map(|order| order.plan));
+    let [a, b, ..] = turns else { return Ok(()) };
+    // what is complete is compared after the first round
+    let (Some(of_a), Some(of_b)) = (plan_of(a)?, plan_of(b)?) else { return Ok(()) };
+    let (a, b) = (a.plan.display(), b.plan.display());
+    if of_a.workload != of_b.workload {
+        return Err(Failure::Usage(format!(
+            "{a} is a plan of {}, and {b} one of {}: they have nothing to compare\n  remedy: two plans of one workload",
+            of_a.workload, of_b.workload
+        )));
+    }
+    let is_chosen = !compare.a.is_empty() || !compare.b.is_empty();
+    if is_chosen || of_a.stores.iter().any(|store| of_b.stores.contains(store)) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{a} is of {}, and {b} of {}: no store is in both\n  remedy: say which cells are meant, as in --a store=redis --b \
+         store=sqlite",
+        of_a.stores.join(", "),
+        of_b.stores.join(", ")
+    )))
 }
 
 /// The command that goes on with what is in the folder.
