@@ -382,15 +382,9 @@ fn wait(text: &str) -> Result<Span, String> {
     if span.0 > Duration::from_hours(24) { Err("at most 24h are waited".to_owned()) } else { Ok(span) }
 }
 
-/// A length of time that may be in days.
+/// For how long something is kept.
 fn lifetime(text: &str) -> Result<Duration, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
-    let time = match days {
-        Some(days) => Duration::from_secs(u64::from(days) * 86_400),
-        None => {
-            text.parse::<Span>().map_err(|_| format!("\"{text}\" is no length of time: write 12h or 30d"))?.0
-        }
-    };
+    let Span(time) = text.parse()?;
     if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
 }
 

@@ -18,11 +18,15 @@ pub(crate) fn parse(text: &str) -> Result<Target, Failure> {
     if text.contains('@') && !text.contains("://") {
         return Err(Failure::Usage(
             "an address with a login begins with its scheme, as in postgres://USER:PASSWORD@HOST/DATABASE; in a \
-             password, write a comma as %2C, a slash as %2F and an @ as %40"
+             password, write a comma as %2C, a slash as %2F, a ? as %3F, a # as %23, a % as %25 and an @ as %40"
                 .to_owned(),
         ));
     }
     let Some((scheme, _)) = text.split_once(':') else { return Err(unknown_name(text)) };
+    if Address::is_of_sockets(scheme) {
+        // in its words
+        address_of(text, false)?;
+    }
     let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
     let Some(store) = store else { return Err(unknown_scheme(scheme)) };
     let address = address_of(text, store.kind.hosting == Hosting::Embedded)?;
@@ -40,6 +44,14 @@ fn address_of(text: &str, is_file: bool) -> Result<Address, Failure> {
     // an address without an @ has no login, and a server that asks for no password may refuse one
     if address.password.is_none() && text.contains('@') {
         address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
+    }
+    // redis-cli takes that word for a password, which is not shown here
+    if address.scheme == "redis" && address.user.is_some() && address.password.is_none() {
+        return Err(Failure::Usage(
+            "one word before the @ of an address of Redis is a user name, and no password is given: write a password as \
+             redis://:PASSWORD@HOST, or redis://USER:PASSWORD@HOST, or set ACIDTEST_PASSWORD"
+                .to_owned(),
+        ));
     }
     // made absolute, so that files are found again from any folder
     let absolute = |path: &Path| {
@@ -76,4 +88,26 @@ fn unknown_scheme(scheme: &str) -> Failure {
         acidtest_model::hint(scheme, known.iter().copied()),
         known.join(", ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lone_word_before_the_at_of_redis_is_asked_about_and_not_shown() {
+        for text in ["redis://secret@127.0.0.1:1", "rediss://secret@127.0.0.1:1/2"] {
+            let error = parse(text).err().unwrap().to_string();
+            assert!(error.contains("redis://:PASSWORD@HOST") && !error.contains("secret"), "{error}");
+        }
+        let target = parse("redis://:secret@127.0.0.1:1").ok().unwrap();
+        let address = target.address.unwrap();
+        assert_eq!((address.user, address.password), (None, Some(Secret::new("secret"))));
+    }
+
+    #[test]
+    fn a_socket_of_redis_is_no_unknown_store() {
+        let error = parse("redis+unix:///run/redis.sock").err().unwrap().to_string();
+        assert!(error.contains("Unix sockets are not supported"), "{error}");
+    }
 }

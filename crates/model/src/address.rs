@@ -70,22 +70,40 @@ const FILES: [&str; 2] = ["sqlite", "fjall"];
 const EXAMPLE: &str = "scheme://user:password@host:port/database, or sqlite:path";
 
 impl Address {
+    /// Whether addresses of this scheme name a Unix socket by it, as `redis+unix` does. They are refused.
+    #[must_use]
+    pub fn is_of_sockets(scheme: &str) -> bool {
+        Socket::of(scheme).is_some_and(|socket| socket.option.is_none())
+    }
+
     /// Parses an address.
     ///
     /// # Errors
-    /// The text is not a URL, has no host, or has options that mean nothing, or a fragment, which would be ignored.
+    /// The text is not a URL, has no host, names a Unix socket, has an `@` behind its host, as it has where a password holds
+    /// what has a meaning in an address, or has options that mean nothing, or a fragment, which would be ignored.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let bad = |reason: &str| AddressError {
             shown: without_password(text),
             reason: reason.to_owned(),
             example: EXAMPLE,
         };
+        if let Some(socket) = Socket::named_by(text) {
+            return Err(AddressError { example: socket.example, ..bad(socket.reason) });
+        }
         if let Some((scheme, path)) = text.split_once(':').filter(|(scheme, _)| FILES.contains(scheme)) {
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() {
                 return Err(bad("no file is named"));
             }
             return Ok(Self::file(scheme, path));
+        }
+        if let Some(sign) = before_a_late_at(text) {
+            let code = escaped(&sign.to_string());
+            return Err(bad(&format!(
+                "an @ follows a {sign}, which ends the host: in a user name or password, write {sign} as {code}, as in \
+                 {}://ann:a{code}b@host, and % as %25; behind the host, write @ as %40",
+                text.split(':').next().unwrap_or_default()
+            )));
         }
         let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
         let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
@@ -105,7 +123,9 @@ impl Address {
             tls::read(url.scheme(), &options).map_err(|reason| bad(&reason))?;
         let user = decoded(url.username()).ok_or_else(|| bad("the user name is not UTF-8"))?;
         let password = match url.password() {
-            Some(word) => Some(Secret::new(decoded(word).ok_or_else(|| bad("the password is not UTF-8"))?)),
+            Some(word) => Some(Secret::new(
+                decoded(word).ok_or_else(|| bad("the password is not UTF-8; write a % in it as %25"))?,
+            )),
             None => None,
         };
         Ok(Self {
@@ -211,6 +231,78 @@ impl fmt::Debug for Address {
     }
 }
 
+/// How the addresses of a store name a Unix socket, which is refused.
+struct Socket {
+    schemes: &'static [&'static str],
+    /// The option after `?` that names it; a value that is no path is a host.
+    option: Option<&'static str>,
+    /// Why it is refused, with what opens the server's TCP port.
+    reason: &'static str,
+    example: &'static str,
+}
+
+const SOCKETS: [Socket; 3] = [
+    Socket {
+        schemes: &["postgres", "postgresql"],
+        option: Some("host"),
+        reason: "Unix sockets are not supported: give the server's TCP port, which listen_addresses = 'localhost' in \
+                 postgresql.conf opens",
+        example: "postgres://user:password@127.0.0.1:5432/database",
+    },
+    Socket {
+        schemes: &["mysql", "mariadb"],
+        option: Some("socket"),
+        reason: "Unix sockets are not supported: give the server's TCP port, which bind-address = 127.0.0.1 without \
+                 skip-networking in its configuration opens",
+        example: "mysql://user:password@127.0.0.1:3306/database",
+    },
+    Socket {
+        schemes: &["redis+unix", "redis+socket", "redis-socket", "unix"],
+        option: None,
+        reason: "Unix sockets are not supported: give the server's TCP port, which bind 127.0.0.1 and port 6379 in \
+                 redis.conf open",
+        example: "redis://:password@127.0.0.1:6379/0",
+    },
+];
+
+impl Socket {
+    /// That of this address, if it names one: by its scheme, an option, or as libpq does by a host that begins with a slash.
+    fn named_by(text: &str) -> Option<&'static Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let socket = Self::of(scheme)?;
+        let Some(option) = socket.option else { return Some(socket) };
+        let (before, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let host = before.rsplit_once('@').map_or(before, |(_, host)| host);
+        let mut given = options.split('&').filter_map(|each| each.split_once('='));
+        let is_named = given.any(|(name, value)| name == option && (option == "socket" || is_path(value)));
+        (is_named || (is_path(host) && !host.starts_with('/'))).then_some(socket)
+    }
+
+    fn of(scheme: &str) -> Option<&'static Self> {
+        // an engine of MySQL or MariaDB follows the name
+        let product = scheme.split_once('+').map_or(scheme, |(product, _)| product);
+        let has = |socket: &&Self| {
+            socket.schemes.contains(&scheme) || socket.option.is_some() && socket.schemes.contains(&product)
+        };
+        SOCKETS.iter().find(has)
+    }
+}
+
+/// Whether it begins with a slash, as it stands or percent-encoded.
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') || text.get(..3).is_some_and(|first| first.eq_ignore_ascii_case("%2f"))
+}
+
+/// What ends the host of an address, if an `@` follows it. It may stand in a password: whoever reads the address otherwise takes
+/// a part of the password for a host, a path or an option, and shows it.
+fn before_a_late_at(text: &str) -> Option<char> {
+    let (scheme, rest) = text.split_once("://")?;
+    // addresses of HTTP have a second kind of slash
+    let ends = |letter: char| "/?#".contains(letter) || (letter == '\\' && scheme.starts_with("http"));
+    let end = rest.find(ends)?;
+    rest[end..].contains('@').then(|| rest[end..].chars().next())?
+}
+
 /// The part of an unreadable address that can be shown. Where its password stands is not known, so only the scheme
 /// and the text after the last `@` are kept.
 fn without_password(text: &str) -> String {
@@ -263,6 +355,50 @@ mod tests {
         for text in ["mysql://ann:hunt@er2@/db?ssl=1", "mysql:ann:hunter2@host/db", "mysql://ann:hunter2"] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(!error.contains("er2") && !error.contains("hunt"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_has_a_meaning_in_an_address_is_taken_or_its_spelling_is_told() {
+        let password = |text: &str| {
+            let address = Address::parse(text).unwrap();
+            (address.user, address.password.unwrap().reveal().to_owned())
+        };
+        let ann = || Some("ann".to_owned());
+        assert_eq!(password("postgres://ann:s%23e%3Fc%25r%2Fet@h/db"), (ann(), "s#e?c%r/et".to_owned()));
+        assert_eq!(password("postgres://ann:s%pcr@et%@h/db"), (ann(), "s%pcr@et%".to_owned()));
+        assert_eq!(password("redis://:secret@h:7000/1"), (None, "secret".to_owned()));
+        for (text, code) in [
+            ("postgres://ann:se#cret@h/db", "write # as %23, as in postgres://ann:a%23b@host"),
+            ("redis://:se#cret@h", "write # as %23"),
+            ("mysql://ann:se?cret@h/db", "write ? as %3F"),
+            ("mysql://ann:se@se?cret@h/db", "write ? as %3F"),
+            ("amqp://ann:12/secret@h/db", "write / as %2F"),
+            ("https://ann:se\\cret@h", "write \\ as %5C"),
+            ("postgres://ann:se%ffcret@h/db", "write a % in it as %25"),
+        ] {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(
+                error.contains(code) && !error.contains("cret") && !error.contains("se@"),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_is_refused_with_the_address_to_give_instead() {
+        for (text, instead) in [
+            ("postgres:///db?host=/run/postgresql", "write it as postgres://"),
+            ("postgresql://ann:secret@/db?host=%2Frun%2Fpostgresql", "write it as postgres://"),
+            ("postgres://ann:secret@%2frun%2fpostgresql/db", "write it as postgres://"),
+            ("mysql+innodb://ann:secret@localhost/db?socket=/run/mysqld/mysqld.sock", "write it as mysql://"),
+            ("mariadb://localhost?ssl-mode=REQUIRED&socket=/run/mysqld/mysqld.sock", "write it as mysql://"),
+            ("redis+unix:///run/redis.sock", "write it as redis://"),
+            ("unix://:secret@/run/redis.sock?db=1", "write it as redis://"),
+        ] {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.contains("TCP port") && error.contains(instead), "{text}: {error}");
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, SpanRelativeTo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A length of time, written as `10s`, `500ms` or `1m 30s`.
+/// A length of time, written as `10s`, `500ms`, `1m 30s` or `30d`, of days of 24 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -16,8 +16,13 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let length = text.parse::<SignedDuration>().ok().and_then(|span| Duration::try_from(span).ok());
-        length.map(Self).ok_or_else(|| format!("\"{text}\" is no length of time: write 10s, 500ms or 1m 30s"))
+        let length = || {
+            let span: jiff::Span = text.parse().ok()?;
+            Duration::try_from(span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?).ok()
+        };
+        length()
+            .map(Self)
+            .ok_or_else(|| format!("\"{text}\" is no length of time: write 10s, 500ms, 1m 30s or 30d"))
     }
 }
 
@@ -43,7 +48,12 @@ mod tests {
             assert_eq!(span.to_string(), text);
             assert_eq!(span.to_string().parse::<Span>(), Ok(span));
         }
-        for text in ["", "10", "-3s", "soon"] {
+        for (text, hours) in [("30d", 720), ("1d 12h", 36), ("2w", 336)] {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(span, Span(Duration::from_secs(hours * 3600)));
+            assert_eq!(span.to_string().parse::<Span>(), Ok(span));
+        }
+        for text in ["", "10", "-3s", "-1d", "3 months", "soon"] {
             assert!(text.parse::<Span>().unwrap_err().contains("write 10s"), "{text}");
         }
     }
