@@ -488,7 +488,7 @@ async fn open_member(
     if let Err(error) = made {
         // a note of a namespace that was never made would be asked about for ever
         if let Some(note) = note
-            && store.owner(namespace).await == Ok(Owner::Nobody)
+            && matches!(store.owner(namespace).await, Ok(Owner::Nobody | Owner::Prepared))
         {
             note.clear()?;
         }
@@ -590,7 +590,7 @@ async fn free_namespace(
 fn is_replaced(owner: &Owner, claim: &Claim<'_>, namespace: &str, address: &str) -> Result<bool, StoreError> {
     let (namespace, address) = (format!("namespace \"{namespace}\""), address.to_owned());
     match owner {
-        Owner::Nobody => Ok(false),
+        Owner::Nobody | Owner::Prepared => Ok(false),
         // this run has left it itself, before it opened the store anew
         Owner::Run(run) if claim.replace || run == claim.run => Ok(true),
         Owner::Run(_) => Err(StoreError::Occupied { namespace, address }),
@@ -600,8 +600,8 @@ fn is_replaced(owner: &Owner, claim: &Claim<'_>, namespace: &str, address: &str)
 }
 
 /// Removes the namespace that a killed run left on a user's server, and returns whether it is gone. A namespace with
-/// another run's mark, or with none, is not known to be that run's and is left alone. An empty namespace is the
-/// run's: a run that is killed while it makes one leaves that.
+/// another run's mark, or with none, is not known to be that run's and is left alone. One that a run has left half made is
+/// the run's; one that holds nothing at all may have been prepared by somebody.
 ///
 /// # Errors
 /// The store cannot be reached, or does not answer.
@@ -616,7 +616,7 @@ pub async fn remove_leftover(
     }
     let store = open(target, address, OpenOptions::default()).await?;
     match within(PATIENCE, "looking for the namespace", store.owner(namespace)).await? {
-        Owner::Nobody => Ok(true),
+        Owner::Nobody | Owner::Prepared => Ok(true),
         Owner::Run(owner) if owner != run => Ok(false),
         Owner::Run(_) | Owner::Empty => {
             within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
@@ -643,7 +643,10 @@ mod tests {
             };
             is_replaced(owner, &claim, "shop", "mysql://db.example")
         };
-        assert_eq!(replaced(&Owner::Nobody, false), Ok(false));
+        for replace in [false, true] {
+            assert_eq!(replaced(&Owner::Nobody, replace), Ok(false));
+            assert_eq!(replaced(&Owner::Prepared, replace), Ok(false));
+        }
         let [run, own] = ["1", "2"].map(|number| Owner::Run(format!("20260101T000000Z-{number}")));
         assert_eq!(replaced(&run, true), Ok(true));
         assert_eq!(replaced(&own, false), Ok(true));

@@ -45,6 +45,8 @@ pub enum Owner {
     /// It exists and is empty but, perhaps, for the place of a mark. A run that is killed while it creates the
     /// namespace leaves it so, on a store that cannot create and mark it in one step.
     Empty,
+    /// It exists and holds nothing at all: somebody has prepared it for this. It is used, and stays when it is empty again.
+    Prepared,
     /// It exists, and no run of acidtest has left its mark in it.
     Stranger,
 }
@@ -67,10 +69,10 @@ pub trait Store: Send + Sync {
     /// Who created the namespace, if it exists.
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>>;
 
-    /// Creates the namespace and leaves the run's mark in it.
+    /// Creates the namespace, or takes one that is [prepared](Owner::Prepared), and leaves the run's mark in it.
     fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>>;
 
-    /// Removes the namespace and everything in it.
+    /// Removes the namespace and everything in it; of one that was prepared only what is in it.
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>>;
 
     /// Which server answers on a new connection; `None` for one that does not say, to this user, in which life it is, and

@@ -42,6 +42,12 @@ pub use product::Product;
 /// Error 1007: the database to be created is there already.
 const DATABASE_EXISTS: u16 = 1007;
 
+/// Error 1050: the table to be created is there already.
+const TABLE_EXISTS: u16 = 1050;
+
+/// The character set of a namespace.
+const CHARACTER_SET: &str = "utf8mb4";
+
 /// Settings that bear on a guarantee or on speed on every engine. A version of the server has one of the two
 /// names of the isolation level.
 const SETTINGS: &[&str] = &[
@@ -349,19 +355,29 @@ impl Store for MariaDb {
 
     fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let there = async |conn: &mut Conn| match create(conn, namespace, run).await {
-                Err(Error::Server(answer)) if answer.code == DATABASE_EXISTS => Ok(true),
+            const DOING: &str = "making the namespace";
+            let look = async |conn: &mut Conn| {
+                let is_prepared = owner(conn, namespace).await? == Owner::Prepared;
+                Ok((is_prepared, if is_prepared { unfit(conn, namespace).await? } else { None }))
+            };
+            let (is_prepared, unfit) = self.on_server(DOING, look).await?;
+            if let Some(cause) = unfit {
+                let address = self.server.address().to_string();
+                return Err(StoreError::Server { doing: DOING.to_owned(), address, cause });
+            }
+            let there = async |conn: &mut Conn| match create(conn, namespace, run, is_prepared).await {
+                Err(Error::Server(answer)) if [DATABASE_EXISTS, TABLE_EXISTS].contains(&answer.code) => {
+                    Ok(true)
+                }
                 made => made.map(|()| false),
             };
-            let there = self.on_server("making the namespace", there).await?;
+            let there = self.on_server(DOING, there).await?;
             if there { Err(self.occupied(namespace)) } else { Ok(()) }
         })
     }
 
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
-        Box::pin(self.on_server("removing the namespace", async move |conn| {
-            conn.query_drop(format!("DROP DATABASE IF EXISTS {}", quoted(namespace))).await
-        }))
+        Box::pin(self.on_server("removing the namespace", async move |conn| remove(conn, namespace).await))
     }
 
     fn inventory(&self) -> Option<&dyn InventoryStore> {
@@ -431,17 +447,22 @@ async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {
     if rows(conn, there, (namespace,)).await?.is_empty() {
         return Ok(Owner::Nobody);
     }
-    let marked = "SELECT 1 FROM information_schema.columns WHERE BINARY table_schema = BINARY ?
-                  AND table_name = 'marker' AND column_name = 'run'";
-    if rows(conn, marked, (namespace,)).await?.is_empty() {
-        return Ok(if is_empty(conn, namespace, "").await? { Owner::Empty } else { Owner::Stranger });
+    if !has_marker(conn, namespace, "run").await? {
+        return Ok(if is_empty(conn, namespace, "").await? { Owner::Prepared } else { Owner::Stranger });
     }
     let run = format!("SELECT run FROM {} WHERE run IS NOT NULL LIMIT 1", marker(namespace));
     if let Some(row) = rows(conn, run, ()).await?.first() {
         return Ok(Owner::Run(text(row, 0).to_owned()));
     }
-    // a database without a mark and without other tables is left only by a run killed while making it
+    // the place of a mark, without one, is left only by a run killed while making the database
     Ok(if is_empty(conn, namespace, "marker").await? { Owner::Empty } else { Owner::Stranger })
+}
+
+/// Whether the namespace has a table for the mark, with this column.
+async fn has_marker(conn: &mut Conn, namespace: &str, column: &str) -> Result<bool, Error> {
+    let marked = "SELECT 1 FROM information_schema.columns WHERE BINARY table_schema = BINARY ?
+                  AND table_name = 'marker' AND column_name = ?";
+    Ok(!rows(conn, marked, (namespace, column)).await?.is_empty())
 }
 
 /// Whether a database holds nothing but at most a table of this name. Creating the database, creating the table
@@ -449,15 +470,48 @@ async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {
 async fn is_empty(conn: &mut Conn, namespace: &str, but: &str) -> Result<bool, Error> {
     let objects = "SELECT 1 FROM information_schema.tables
                    WHERE BINARY table_schema = BINARY ? AND table_name <> ?
-                   UNION ALL SELECT 1 FROM information_schema.routines WHERE BINARY routine_schema = BINARY ?";
-    Ok(rows(conn, objects, (namespace, but, namespace)).await?.is_empty())
+                   UNION ALL SELECT 1 FROM information_schema.routines WHERE BINARY routine_schema = BINARY ?
+                   UNION ALL SELECT 1 FROM information_schema.events WHERE BINARY event_schema = BINARY ?";
+    Ok(rows(conn, objects, (namespace, but, namespace, namespace)).await?.is_empty())
 }
 
-async fn create(conn: &mut Conn, namespace: &str, run: &str) -> Result<(), Error> {
+/// Why a prepared database cannot be used, if it cannot: texts are to be what they are in a database of acidtest's own.
+async fn unfit(conn: &mut Conn, namespace: &str) -> Result<Option<String>, Error> {
+    let sql = "SELECT default_character_set_name FROM information_schema.schemata
+               WHERE BINARY schema_name = BINARY ?";
+    let rows = rows(conn, sql, (namespace,)).await?;
+    let set = rows.first().map_or("", |row| text(row, 0));
+    let remedy = format!("ALTER DATABASE {} CHARACTER SET {CHARACTER_SET}", quoted(namespace));
+    Ok((set != CHARACTER_SET).then(|| format!("its character set is {set}: {remedy}")))
+}
+
+/// The mark in a database that was prepared has a column more.
+async fn create(conn: &mut Conn, namespace: &str, run: &str, is_prepared: bool) -> Result<(), Error> {
     let marker = marker(namespace);
-    conn.query_drop(format!("CREATE DATABASE {} CHARACTER SET utf8mb4", quoted(namespace))).await?;
-    conn.query_drop(format!("CREATE TABLE {marker} (run TEXT NOT NULL) ENGINE=InnoDB")).await?;
-    conn.exec_drop(format!("INSERT INTO {marker} VALUES (?)"), (run,)).await
+    if !is_prepared {
+        let name = quoted(namespace);
+        conn.query_drop(format!("CREATE DATABASE {name} CHARACTER SET {CHARACTER_SET}")).await?;
+    }
+    let prepared = if is_prepared { ", prepared BOOL" } else { "" };
+    conn.query_drop(format!("CREATE TABLE {marker} (run TEXT NOT NULL{prepared}) ENGINE=InnoDB")).await?;
+    conn.exec_drop(format!("INSERT INTO {marker} (run) VALUES (?)"), (run,)).await
+}
+
+/// Drops the database, or what is in it where it was prepared. The mark goes last, so that the rest of an interrupted removal
+/// is still known as acidtest's.
+async fn remove(conn: &mut Conn, namespace: &str) -> Result<(), Error> {
+    let drops = "SELECT 'TABLE', table_name FROM information_schema.tables
+                 WHERE BINARY table_schema = BINARY ? AND table_type = 'BASE TABLE' AND table_name <> 'marker'
+                 UNION ALL SELECT routine_type, routine_name FROM information_schema.routines
+                 WHERE BINARY routine_schema = BINARY ?";
+    if !has_marker(conn, namespace, "prepared").await? {
+        return conn.query_drop(format!("DROP DATABASE IF EXISTS {}", quoted(namespace))).await;
+    }
+    for row in rows(conn, drops, (namespace, namespace)).await? {
+        let (kind, name) = (text(&row, 0), text(&row, 1));
+        conn.query_drop(format!("DROP {kind} {}.{}", quoted(namespace), quoted(name))).await?;
+    }
+    conn.query_drop(format!("DROP TABLE {}", marker(namespace))).await
 }
 
 #[cfg(test)]

@@ -68,12 +68,33 @@ fn what_others_made_is_a_stranger_s() {
 #[test]
 fn what_a_run_left_half_made_is_empty() {
     let Some(world) = MARIADB.start(Durability::None) else { return };
-    for step in ["CREATE DATABASE half", "CREATE TABLE half.marker (run TEXT NOT NULL)"] {
-        execute(world.address(), step);
-        assert_eq!(wait(world.store.owner("half")).unwrap(), Owner::Empty, "{step}");
-    }
+    execute(world.address(), "CREATE DATABASE half");
+    execute(world.address(), "CREATE TABLE half.marker (run TEXT NOT NULL)");
+    assert_eq!(wait(world.store.owner("half")).unwrap(), Owner::Empty);
     execute(world.address(), "CREATE TABLE half.theirs (a int)");
     assert_eq!(wait(world.store.owner("half")).unwrap(), Owner::Stranger);
+}
+
+#[test]
+fn an_empty_database_of_an_administrator_is_used_and_stays() {
+    let Some(world) = MARIADB.start(Durability::None) else { return };
+    let owner = || wait(world.store.owner("theirs")).unwrap();
+    execute(world.address(), "CREATE DATABASE theirs CHARACTER SET latin1");
+    let unfit = wait(world.store.create("theirs", "run 1")).unwrap_err().to_string();
+    assert!(unfit.contains("ALTER DATABASE `theirs` CHARACTER SET utf8mb4"), "{unfit}");
+    execute(world.address(), "ALTER DATABASE theirs CHARACTER SET utf8mb4");
+    for run in ["run 1", "run 2"] {
+        assert_eq!(owner(), Owner::Prepared);
+        wait(world.store.create("theirs", run)).unwrap();
+        assert_eq!(owner(), Owner::Run(run.to_owned()));
+        assert!(wait(world.store.create("theirs", "run 3")).is_err());
+        execute(world.address(), "CREATE TABLE theirs.stock_0 (a int)");
+        execute(world.address(), "CREATE PROCEDURE theirs.take_0 () SELECT 1");
+        wait(world.store.remove("theirs")).unwrap();
+    }
+    assert_eq!(owner(), Owner::Prepared);
+    execute(world.address(), "CREATE EVENT theirs.daily ON SCHEDULE EVERY 1 DAY DO SELECT 1");
+    assert_eq!(owner(), Owner::Stranger);
 }
 
 #[test]

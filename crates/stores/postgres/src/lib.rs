@@ -256,7 +256,12 @@ impl Store for Postgres {
                 return Err(self.failed(DOING, format!("a name has at most {NAME_MAX} bytes: {namespace}")));
             }
             let there = async |client: &Client| match create(client, namespace, run).await {
-                Err(error) if error.code() == Some(&SqlState::DUPLICATE_SCHEMA) => Ok(true),
+                Err(error)
+                    if [Some(&SqlState::DUPLICATE_SCHEMA), Some(&SqlState::DUPLICATE_TABLE)]
+                        .contains(&error.code()) =>
+                {
+                    Ok(true)
+                }
                 made => made.map(|()| false),
             };
             if self.on_server(DOING, there).await? { Err(self.occupied(namespace)) } else { Ok(()) }
@@ -264,9 +269,9 @@ impl Store for Postgres {
     }
 
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
-        Box::pin(self.on_server("removing the namespace", async move |client| {
-            client.batch_execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", quoted(namespace))).await
-        }))
+        Box::pin(
+            self.on_server("removing the namespace", async move |client| remove(client, namespace).await),
+        )
     }
 
     fn inventory(&self) -> Option<&dyn InventoryStore> {
@@ -341,24 +346,63 @@ async fn owner(client: &Client, namespace: &str) -> Result<Owner, Error> {
     if client.query_opt(there, &[&namespace]).await?.is_none() {
         return Ok(Owner::Nobody);
     }
-    let marked = "SELECT FROM information_schema.columns
-                  WHERE table_schema = $1 AND table_name = 'marker' AND column_name = 'run'";
-    if client.query_opt(marked, &[&namespace]).await?.is_none() {
-        return Ok(Owner::Stranger);
+    if !has_marker(client, namespace, "run").await? {
+        return Ok(if is_empty(client, namespace).await? { Owner::Prepared } else { Owner::Stranger });
     }
     let run = format!("SELECT run::text FROM {} WHERE run IS NOT NULL LIMIT 1", marker(namespace));
     let row = client.query_opt(&run, &[]).await?;
     row.map_or(Ok(Owner::Stranger), |row| Ok(Owner::Run(row.try_get(0)?)))
 }
 
-/// Both in one transaction: a namespace without its mark would pass for a stranger's.
+/// Whether the namespace has a table for the mark, with this column.
+async fn has_marker(client: &Client, namespace: &str, column: &str) -> Result<bool, Error> {
+    let marked = "SELECT FROM information_schema.columns
+                  WHERE table_schema = $1 AND table_name = 'marker' AND column_name = $2";
+    Ok(client.query_opt(marked, &[&namespace, &column]).await?.is_some())
+}
+
+/// Whether a schema holds nothing. Rights that are given in advance to what will be in it are not in it.
+async fn is_empty(client: &Client, namespace: &str) -> Result<bool, Error> {
+    const SQL: &str = "SELECT FROM pg_catalog.pg_namespace n WHERE nspname = $1
+                       AND NOT EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace = n.oid)
+                       AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc WHERE pronamespace = n.oid)
+                       AND NOT EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace = n.oid)
+                       AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend
+                                       WHERE refclassid = 'pg_catalog.pg_namespace'::regclass AND refobjid = n.oid
+                                         AND classid <> 'pg_catalog.pg_default_acl'::regclass)";
+    Ok(client.query_opt(SQL, &[&namespace]).await?.is_some())
+}
+
+/// All in one transaction: a namespace without its mark would pass for somebody else's. The mark in a schema that was prepared
+/// has a column more.
 async fn create(client: &Client, namespace: &str, run: &str) -> Result<(), Error> {
     let marker = marker(namespace);
-    let make =
-        format!("BEGIN; CREATE SCHEMA {}; CREATE TABLE {marker} (run text NOT NULL)", quoted(namespace));
-    client.batch_execute(&make).await?;
+    let make = if owner(client, namespace).await? == Owner::Prepared {
+        format!("CREATE TABLE {marker} (run text NOT NULL, prepared boolean)")
+    } else {
+        format!("CREATE SCHEMA {}; CREATE TABLE {marker} (run text NOT NULL)", quoted(namespace))
+    };
+    client.batch_execute(&format!("BEGIN; {make}")).await?;
     client.execute(&format!("INSERT INTO {marker} VALUES ($1)"), &[&run]).await?;
     client.batch_execute("COMMIT").await
+}
+
+/// Drops the schema, or what is in it where it was prepared.
+async fn remove(client: &Client, namespace: &str) -> Result<(), Error> {
+    const DROPS: &str = "SELECT format('DROP TABLE %s CASCADE', c.oid::regclass)
+                         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
+                         WHERE nspname = $1 AND relkind IN ('r', 'p')
+                         UNION ALL
+                         SELECT format('DROP FUNCTION %s CASCADE', p.oid::regprocedure)
+                         FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = pronamespace
+                         WHERE nspname = $1";
+    if !has_marker(client, namespace, "prepared").await? {
+        return client.batch_execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", quoted(namespace))).await;
+    }
+    let rows = client.query(DROPS, &[&namespace]).await?;
+    let drops: Result<Vec<String>, Error> = rows.iter().map(|row| row.try_get(0)).collect();
+    // in one transaction, as the server takes statements that are sent together
+    client.batch_execute(&drops?.join("; ")).await
 }
 
 /// The durability level that the settings amount to on a server of this `version()`, and the reason in words.
