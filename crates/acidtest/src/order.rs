@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use acidtest_model::Span;
+use acidtest_model::{Hosting, Span};
 use acidtest_report::{CapacityPlan, CellResult, Plan, RefusedKind, RunResult, count};
 use acidtest_runner::{
     Cell, Failure, Grid, Order, Target,
@@ -86,7 +86,8 @@ fn completed(
             plan.workload
         )));
     }
-    check_open_files(&plan, &grid, open_files(files_needed(&plan, &grid)))?;
+    let connected = Connected::of(&plan, &grid, &targets);
+    connected.check(connected.open_files())?;
     let lock_service = lock_service(&plan, &grid, &targets, find).map_err(|failure| match failure {
         Failure::Usage(said) => Failure::Usage(asked.said_of("lock_service", &said)),
         failure => failure,
@@ -101,39 +102,52 @@ fn completed(
 /// For what a process has open besides the connections of its clients.
 const OTHERS: u64 = 200;
 
-/// How many clients that come and go a process drives at once, at most.
-fn most_clients(plan: &Plan, grid: &Grid) -> u64 {
-    let visit = |cell: &&Cell| grid.workloads[cell.workload].visits().is_some();
-    let clients = grid.cells.iter().filter(visit).map(|cell| cell.clients).max().unwrap_or_default();
-    clients.div_ceil(plan.client_processes().unwrap_or(1).max(1)).into()
+/// The most clients of a process that have a connection at once.
+#[derive(Clone, Copy, Debug)]
+struct Connected {
+    /// Of those that come and go: each takes its file when others may have taken all.
+    coming: u64,
+    /// Of those that stay on a server: each has a file of its own for sure.
+    staying: u64,
 }
 
-/// How many files a process must be able to have open for them; none if there are no such clients.
-fn files_needed(plan: &Plan, grid: &Grid) -> u64 {
-    match most_clients(plan, grid) {
-        0 => 0,
-        clients => clients + OTHERS,
+impl Connected {
+    fn of(plan: &Plan, grid: &Grid, targets: &[Target]) -> Self {
+        let processes = plan.client_processes().unwrap_or(1).max(1);
+        let comes = |cell: &&Cell| grid.workloads[cell.workload].visits().is_some();
+        let stays = |cell: &&Cell| !comes(cell) && targets[cell.target].kind().hosting == Hosting::Program;
+        let most = |which: &dyn Fn(&&Cell) -> bool| {
+            let clients = grid.cells.iter().filter(which).map(|cell| cell.clients).max();
+            clients.unwrap_or_default().div_ceil(processes).into()
+        };
+        Self { coming: most(&comes), staying: most(&stays) }
     }
-}
 
-/// How many files a process can have open: as many as are needed, if the limit can be raised, which root mostly may.
-fn open_files(needed: u64) -> u64 {
-    let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    let raised = Rlimit { current: Some(needed), maximum: Some(needed) };
-    if needed > limit && setrlimit(Resource::Nofile, raised).is_ok() { needed } else { limit }
-}
-
-/// Refuses more clients that may all have a connection to a gateway than files can be open, which are so many.
-fn check_open_files(plan: &Plan, grid: &Grid, files: u64) -> Result<(), Failure> {
-    if files_needed(plan, grid) <= files {
-        return Ok(());
+    /// How many files a process can have open: as many as are enough for sure, if the limit can be raised, which root mostly may.
+    fn open_files(self) -> u64 {
+        let enough = self.coming.max(self.staying) + OTHERS;
+        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let raised = Rlimit { current: Some(enough), maximum: Some(enough) };
+        if enough > limit && setrlimit(Resource::Nofile, raised).is_ok() { enough } else { limit }
     }
-    Err(Failure::Usage(format!(
-        "{} clients may be connected at once, and a process can have {} files open\n  remedy: raise that (ulimit -Hn), fewer \
-         --clients, or --processes to spread them",
-        count(most_clients(plan, grid)),
-        count(files)
-    )))
+
+    /// Refuses more of them than files can be open, which are so many.
+    fn check(self, files: u64) -> Result<(), Failure> {
+        let most = if self.coming > 0 && self.coming + OTHERS > files {
+            self.coming
+        } else if self.staying > files {
+            self.staying
+        } else {
+            return Ok(());
+        };
+        Err(Failure::Usage(format!(
+            "{} clients may be connected at once, and a process can have {} files open\n  remedy: raise that to {} (ulimit \
+             -Hn), fewer --clients, or --processes to spread them",
+            count(most),
+            count(files),
+            count(most + OTHERS)
+        )))
+    }
 }
 
 fn parsed(stores: &[String]) -> Result<Vec<Target>, Failure> {
@@ -300,8 +314,8 @@ mod tests {
     #[test]
     fn no_more_clients_come_than_files_can_be_open() {
         let checked = |words: &str| {
-            let Order { plan, grid, .. } = ordered(words).unwrap();
-            check_open_files(&plan, &grid, 1000).map_err(|failure| failure.to_string())
+            let Order { plan, grid, targets, .. } = ordered(words).unwrap();
+            Connected::of(&plan, &grid, &targets).check(1000).map_err(|failure| failure.to_string())
         };
         assert_eq!(checked("logs --clients 800"), Ok(()));
         let said = checked("logs --clients 3,801").unwrap_err();
@@ -311,6 +325,10 @@ mod tests {
         );
         assert_eq!(checked("logs --clients 1600 --processes 2"), Ok(()));
         assert_eq!(checked("inventory --store postgres --clients 900"), Ok(()));
+        assert_eq!(checked("inventory --store memory --durability none --clients 1001"), Ok(()));
+        assert_eq!(checked("inventory --store redis --clients 1001 --processes 2"), Ok(()));
+        let said = checked("inventory --store redis --clients 1001").unwrap_err();
+        assert!(said.contains("1,001 clients") && said.contains("remedy: raise that to 1,201"), "{said}");
     }
 
     /// All cells have the number that the one with the most needs, which goes by this machine's cores.

@@ -7,6 +7,8 @@ mod common;
 
 use std::{
     fs,
+    io::{Read, Write},
+    net::TcpStream,
     sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
     time::Duration,
@@ -301,6 +303,50 @@ fn a_trial_that_fails_leaves_no_namespace() {
     let words = ["run", "inventory", "--store", &address, "--ops", "200", "--warmup", "0s", "--clients"];
     let ended = bench.run(&[&words[..], &["1500"]].concat()).expect(3);
     assert!(ended.stderr.contains("a client could not connect"), "{}", ended.stderr);
+    // the server's limit is 1,000
+    assert_eq!(ended.stderr.matches("remedy: ask for fewer clients").count(), 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("53300") && ended.stderr.contains("max_connections"), "{}", ended.stderr);
+    bench.run(&[&words[..], &["4"]].concat()).expect(0);
+    bench.run(&["lab", "down"]).expect(0);
+    bench.assert_clean();
+}
+
+#[test]
+fn more_clients_than_a_users_redis_takes_are_told_with_the_remedy() {
+    let _machine = beside_others();
+    if !wanted("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let address = up(&bench, "redis");
+    let host = address.strip_prefix("redis://").unwrap().split('/').next().unwrap();
+    let mut server = TcpStream::connect(host).unwrap();
+    server.write_all(b"CONFIG SET maxclients 20\r\n").unwrap();
+    let mut answer = [0; 5];
+    server.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+OK\r\n");
+    let words = ["run", "inventory", "--store", &address, "--ops", "200", "--warmup", "0s", "--clients"];
+    let ended = bench.run(&[&words[..], &["50"]].concat()).expect(3);
+    assert!(ended.stderr.contains("max number of clients reached"), "{}", ended.stderr);
+    assert_eq!(ended.stderr.matches("remedy: ask for fewer clients").count(), 1, "{}", ended.stderr);
+    bench.run(&[&words[..], &["4"]].concat()).expect(0);
+    bench.run(&["lab", "down"]).expect(0);
+    bench.assert_clean();
+}
+
+#[test]
+fn more_clients_than_a_users_mariadb_takes_are_told_with_the_remedy() {
+    let _machine = beside_others();
+    if !wanted("mariadb") {
+        return;
+    }
+    let bench = Bench::new();
+    let address = up(&bench, "mariadb");
+    let words = ["run", "inventory", "--store", &address, "--ops", "200", "--warmup", "0s", "--clients"];
+    // the server's limit is 2,000
+    let ended = bench.run(&[&words[..], &["2200"]].concat()).expect(3);
+    assert!(ended.stderr.contains("1040"), "{}", ended.stderr);
+    assert_eq!(ended.stderr.matches("remedy: ask for fewer clients").count(), 1, "{}", ended.stderr);
     bench.run(&[&words[..], &["4"]].concat()).expect(0);
     bench.run(&["lab", "down"]).expect(0);
     bench.assert_clean();

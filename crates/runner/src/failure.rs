@@ -1,7 +1,11 @@
 //! Why something could not be done: the three kinds that a command tells apart.
 
 use acidtest_lab::LabError;
-use acidtest_model::StoreError;
+use acidtest_model::{StoreError, count};
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
 
 /// The reason why a run, or another command, could not do its work. The message says what failed, where, and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -30,12 +34,74 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::Store(error.to_string())
+        match error {
+            // its own remedy is for a server that cannot be reached
+            StoreError::Unreachable { address, cause, .. } if is_short_of_files(&cause) => {
+                let remedy = more_files();
+                Self::Store(StoreError::Unreachable { address, cause, remedy }.to_string())
+            }
+            error => Self::store(error.to_string()),
+        }
     }
 }
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
-        Self::Store(error.to_string())
+        Self::store(error.to_string())
+    }
+}
+
+impl Failure {
+    /// A store's failure in these words; with the remedy if it is that this process can open no more files.
+    pub(crate) fn store(mut said: String) -> Self {
+        if is_short_of_files(&said) && !said.contains("remedy: ") {
+            said.extend(["\n  remedy: ", &more_files()]);
+        }
+        Self::Store(said)
+    }
+}
+
+/// Whether an error is that this process, or all of them together, have too many files open: drivers hand on no more than
+/// the system's words, which end with the number of the error.
+fn is_short_of_files(said: &str) -> bool {
+    [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|error| said.contains(&format!("(os error {})", error.raw_os_error())))
+}
+
+/// The remedy where too many files are open.
+fn more_files() -> String {
+    let limit = getrlimit(Resource::Nofile).current.map_or_else(|| "no".to_owned(), count);
+    format!(
+        "each client takes a file or more, and a process can have {limit} open: raise that (ulimit -n), fewer --clients, or \
+         --processes to spread them"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn too_many_open_files_have_their_own_remedy() {
+        let words = |error: Errno| io::Error::from(error).to_string();
+        let unreachable = |cause: String| {
+            let remedy = "start the server".to_owned();
+            Failure::from(StoreError::Unreachable { address: "redis://h".to_owned(), cause, remedy })
+                .to_string()
+        };
+        let lab = |error: Errno| {
+            let (doing, path) = ("opening", "server.log".into());
+            Failure::from(LabError::Io { doing, path, cause: error.into() }).to_string()
+        };
+        for error in [Errno::MFILE, Errno::NFILE] {
+            for said in [unreachable(words(error)), lab(error), Failure::store(words(error)).to_string()] {
+                assert!(said.contains("ulimit -n") && said.matches("remedy: ").count() == 1, "{said}");
+            }
+        }
+        assert!(unreachable(words(Errno::CONNREFUSED)).ends_with("remedy: start the server"));
+        assert!(!lab(Errno::ACCESS).contains("remedy"));
     }
 }

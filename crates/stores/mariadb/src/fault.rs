@@ -191,6 +191,28 @@ pub(crate) fn unreachable(error: &ConnectError, product: Product, address: &Addr
     }
 }
 
+/// Why a client could not connect, with the remedy if the server takes no more of them.
+pub(crate) fn client_words(error: &ConnectError) -> String {
+    match error.code().and_then(limit_reached) {
+        Some(remedy) => format!("{error}\n  remedy: {remedy}"),
+        None => error.to_string(),
+    }
+}
+
+/// The remedy where an error says that there may be no more connections.
+fn limit_reached(code: u16) -> Option<&'static str> {
+    Some(match code {
+        // ER_CON_COUNT_ERROR, and ER_TOO_MANY_USER_CONNECTIONS of the server's max_user_connections
+        1040 => "ask for fewer clients, or raise the server's max_connections",
+        1203 => "ask for fewer clients, or raise the server's max_user_connections",
+        // ER_USER_LIMIT_REACHED: one that was granted
+        1226 => {
+            "raise what the user was granted (ALTER USER ... WITH MAX_USER_CONNECTIONS 0, or another that the error names)"
+        }
+        _ => return None,
+    })
+}
+
 fn remedy(error: &ConnectError, product: Product, address: &Address) -> String {
     let remedy = match (error.code(), error) {
         (Some(1045 | 1698), _) => {
@@ -206,7 +228,7 @@ fn remedy(error: &ConnectError, product: Product, address: &Address) -> String {
         }
         (Some(1044), _) => "let the user use the database, or name another after the address's last slash",
         (Some(1049), _) => "create the database, or name none after the address's last slash",
-        (Some(1040 | 1203), _) => "ask for fewer clients, or raise the server's max_connections",
+        (Some(code), _) if limit_reached(code).is_some() => limit_reached(code).unwrap_or_default(),
         (Some(1130), _) => "let the user log in from here",
         (Some(_), _) => "see the server's log",
         (None, ConnectError::Client(OpenError::Login(_))) => match product {
@@ -227,6 +249,15 @@ mod tests {
 
     fn server(code: u16, state: &str) -> Error {
         Error::Answered(Box::new(ServerError { code, message: "no".to_owned(), state: state.to_owned() }))
+    }
+
+    #[test]
+    fn a_server_that_takes_no_more_clients_has_its_remedy() {
+        let said = |code| client_words(&ConnectError::Client(OpenError::Other(server(code, "08004"))));
+        for code in [1040, 1203, 1226] {
+            assert_eq!(said(code).matches("\n  remedy: ").count(), 1, "{code}");
+        }
+        assert!(!said(1045).contains("remedy"));
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Session {
         server: &ConnectOptions,
         prepare: impl AsyncFnOnce(&mut Connection) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
-        let mut connection = server.connect().await.map_err(|error| error.to_string())?;
+        let mut connection = server.connect().await.map_err(|error| fault::client_words(&error))?;
         if let Some(usual) = server.usual() {
             let given = SessionState::read(&mut connection).await.map_err(|error| error.to_string())?;
             given.check_fresh(usual)?;

@@ -18,7 +18,7 @@ use crate::{
     jetstream::{AckPolicy, Api, ConsumerConfig, ConsumerInfo, Retention, Storage, StreamConfig},
     prefix,
     protocol::{ApiError, Error},
-    server::ConnectOptions,
+    server::{ConnectOptions, client_words},
 };
 
 const NAME: &str = "queue";
@@ -96,12 +96,12 @@ impl Connector for Connections {
     type Subscriber = Consumer;
 
     async fn publisher(&self) -> Result<Producer, String> {
-        let connection = self.open().await.map_err(|error| error.to_string())?.into_connection();
+        let connection = self.open().await.map_err(|error| client_words(&error))?.into_connection();
         Ok(Producer::new(connection, self.subject.clone(), &self.wanted.delivery))
     }
 
     async fn subscriber(&self) -> Result<Consumer, String> {
-        let words = |error: Error| error.to_string();
+        let words = |error: Error| client_words(&error);
         let mut api = self.open().await.map_err(words)?;
         // a server that was killed forgets which messages it had handed out, and flags them as new
         let doubtful = if self.server.restarted(api.connection()) {

@@ -149,6 +149,21 @@ fn token_or_seed(secret: &Secret) -> Result<Login, &'static str> {
     Err("this acidtest was built without the feature tls, which NKeys need")
 }
 
+/// A client's reason for having no connection, with its remedy if the server takes no more of them.
+pub(crate) fn client_words(error: &Error) -> String {
+    if is_crowded(error) { format!("{error}\n  remedy: {MORE_CONNECTIONS}") } else { error.to_string() }
+}
+
+/// Whether the server, or the account, has as many connections as it may.
+fn is_crowded(error: &Error) -> bool {
+    let crowded = |words: &str| words.contains("maximum") && words.contains("connections exceeded");
+    matches!(error, Error::Closed(words) if crowded(words))
+}
+
+/// The remedy where the server takes no more connections.
+const MORE_CONNECTIONS: &str =
+    "ask for fewer clients, or raise the server's max_connections, or the account's limit of them";
+
 fn remedy(error: &Error) -> &'static str {
     match error {
         Error::NoResponders(_) | Error::Api(ApiError { err_code: ApiError::NOT_ENABLED, .. }) => ENABLE,
@@ -162,6 +177,7 @@ fn remedy(error: &Error) -> &'static str {
         Error::Closed(words) if words.contains("Permissions") => {
             "log in as a user who may publish to $JS.API.>, $JS.ACK.> and the namespace, and subscribe to _INBOX.>"
         }
+        _ if is_crowded(error) => MORE_CONNECTIONS,
         Error::Protocol(_) => "name the port of a NATS server's clients",
         _ => "start the server, or check host and port",
     }
@@ -170,6 +186,16 @@ fn remedy(error: &Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_takes_no_more_clients_has_its_remedy() {
+        for words in ["maximum connections exceeded", "maximum account active connections exceeded"] {
+            let error = Error::Closed(words.to_owned());
+            assert_eq!(client_words(&error).matches("\n  remedy: ").count(), 1, "{words}");
+            assert_eq!(remedy(&error), MORE_CONNECTIONS);
+        }
+        assert!(!client_words(&Error::Closed("Stale Connection".to_owned())).contains("remedy"));
+    }
 
     #[test]
     fn an_address_is_used_whole_or_refused() {

@@ -125,6 +125,25 @@ pub(crate) fn words(error: &tokio_postgres::Error) -> String {
 pub(crate) const LOGIN: &str =
     "check user and password: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or ACIDTEST_PASSWORD";
 
+/// The remedy where the server, the database or the user may have no more connections (53300).
+const MORE_CONNECTIONS: &str = "ask for fewer clients, or raise the server's max_connections; of the user's or the \
+                                database's own limit: CONNECTION LIMIT -1";
+
+/// Why a client could not connect, with the remedy if the server takes no more of them.
+pub(crate) fn client_words(error: &ConnectError) -> String {
+    let code = match error {
+        ConnectError::Client(error) => error.answer().map(|answer| &answer.code),
+        ConnectError::Driver(error) => error.code(),
+        ConnectError::Silent => None,
+    };
+    match code {
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => {
+            format!("{error}\n  remedy: {MORE_CONNECTIONS}")
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// Why a connection could not be opened, and how the user can mend that.
 pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, String) {
     let cause = error.to_string();
@@ -175,7 +194,7 @@ fn remedy(code: Option<&SqlState>, network: bool, address: &Address) -> String {
     } else if *code == SqlState::INVALID_CATALOG_NAME {
         "create the database, or name another after the address's last slash".to_owned()
     } else if *code == SqlState::TOO_MANY_CONNECTIONS {
-        "ask for fewer clients, or raise the server's max_connections".to_owned()
+        MORE_CONNECTIONS.to_owned()
     } else if *code == SqlState::CANNOT_CONNECT_NOW {
         "wait until the server is up".to_owned()
     } else {
@@ -194,6 +213,13 @@ mod tests {
             constraint: None,
             ends_connection: severity != "ERROR",
         }))
+    }
+
+    #[test]
+    fn a_server_that_takes_no_more_clients_has_its_remedy() {
+        let said = |code| client_words(&server("FATAL", code).into());
+        assert_eq!(said("53300").matches("remedy: ask for fewer clients").count(), 1);
+        assert!(!said("28P01").contains("remedy"));
     }
 
     #[test]

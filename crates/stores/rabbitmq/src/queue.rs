@@ -209,7 +209,7 @@ impl queue::Connector for Connector {
     type Subscriber = Subscriber;
 
     async fn publisher(&self) -> Result<Publisher, String> {
-        let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let mut connection = self.server.connect_client().await?;
         let ready = match self.delivery.ack {
             Ack::None => Ok(Vec::new()),
             Ack::Confirm => {
@@ -223,7 +223,7 @@ impl queue::Connector for Connector {
     }
 
     async fn subscriber(&self) -> Result<Subscriber, String> {
-        let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let mut connection = self.server.connect_client().await?;
         prepare(&mut connection, &self.delivery).await.map_err(|error| error.to_string())?;
         Ok(Subscriber::new(connection, &self.queue, &self.delivery))
     }

@@ -57,6 +57,20 @@ impl ConnectOptions {
         opened.unwrap_or_else(|_| Err(Error::Network(format!("no answer within {CONNECT:?}"))))
     }
 
+    /// Connects for a client of a trial.
+    ///
+    /// # Errors
+    /// The reason, with its remedy if the broker takes no more connections.
+    pub(crate) async fn connect_client(&self) -> Result<Connection, String> {
+        self.connect().await.map_err(|error| {
+            if is_crowded(&error) {
+                format!("{error}\n  remedy: {MORE_CONNECTIONS}")
+            } else {
+                error.to_string()
+            }
+        })
+    }
+
     /// Connects for requests that are not measured.
     ///
     /// # Errors
@@ -83,6 +97,16 @@ impl ConnectOptions {
     }
 }
 
+/// Whether the node, the virtual host or the user has as many connections as it may. The broker closes the connection with 530
+/// (`not_allowed`), and says the same of a virtual host that is not there.
+fn is_crowded(error: &Error) -> bool {
+    matches!(error, Error::Closed { code: 530, text, .. } if text.contains("limit"))
+}
+
+/// The remedy where the broker takes no more connections.
+const MORE_CONNECTIONS: &str = "ask for fewer clients, or raise the limit of the node (connection_max), of the virtual host \
+                                (rabbitmqctl clear_vhost_limits) or of the user (clear_user_limits)";
+
 fn remedy(error: &Error, address: &Address) -> String {
     let remedy = match (error.code(), error) {
         (_, Error::Tls(TlsError { remedy, .. })) => remedy,
@@ -90,6 +114,7 @@ fn remedy(error: &Error, address: &Address) -> String {
             "check the user and the password, in the address or in ACIDTEST_PASSWORD; the user guest may log in from \
              the server's own machine only"
         }
+        _ if is_crowded(error) => MORE_CONNECTIONS,
         (Some(530), _) => "name a virtual host that exists and that the user may use, behind the port",
         // a port for TLS answers a greeting without it by an alert, and closes
         (_, Error::Protocol(_)) if address.tls.is_none() => {
@@ -110,6 +135,18 @@ fn remedy(error: &Error, address: &Address) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broker_that_takes_no_more_connections_has_its_remedy() {
+        let address = Address::parse("amqp://host").unwrap();
+        let said = |text: &str| {
+            remedy(&Error::Closed { what: "connection", code: 530, text: text.to_owned() }, &address)
+        };
+        let full =
+            "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached";
+        assert_eq!(said(full), MORE_CONNECTIONS);
+        assert_ne!(said("NOT_ALLOWED - vhost nowhere not found"), MORE_CONNECTIONS);
+    }
 
     #[test]
     fn an_address_is_used_whole() {

@@ -205,7 +205,7 @@ impl Connector for RedisConnector {
     type Connection = Client;
 
     async fn connect(&self) -> Result<Client, String> {
-        let connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let connection = self.server.connect_client().await?;
         Ok(Client {
             session: Session::new(connection),
             locks: Locks::new(self.keys.fence()),

@@ -159,7 +159,7 @@ impl Connector for RedisConnector {
     type Subscriber = RedisSubscriber;
 
     async fn publisher(&self) -> Result<RedisPublisher, String> {
-        let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let mut connection = self.server.connect_client().await?;
         let way = match self.wanted.delivery.ack {
             Ack::None => {
                 let silence = connection.push_unanswered(cmd("CLIENT").arg("REPLY").arg("OFF"));
@@ -175,7 +175,7 @@ impl Connector for RedisConnector {
 
     async fn subscriber(&self) -> Result<RedisSubscriber, String> {
         let words = |error: Error| error.to_string();
-        let connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let connection = self.server.connect_client().await?;
         let mut session = Session::new(connection);
         let number = session.ask(cmd("CLIENT").arg("ID")).await.and_then(Reply::integer::<u64>);
         let name = format!("client-{}", number.map_err(words)?);

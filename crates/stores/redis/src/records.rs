@@ -341,7 +341,7 @@ impl Connector for RecordsConnector {
     type Connection = Client;
 
     async fn connect(&self) -> Result<Client, String> {
-        let connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let connection = self.server.connect_client().await?;
         let locks = Locks::new(self.names.fence());
         Ok(Client::new(Session::new(connection), locks, self.wanted.lock, Arc::clone(&self.names)))
     }

@@ -70,6 +70,19 @@ impl ConnectOptions {
         timeout(CONNECT, Connection::open(&self.transport, &self.login)).await.map_err(late)?
     }
 
+    /// Connects for a client of a trial.
+    ///
+    /// # Errors
+    /// The reason, with its remedy if the server takes no more clients.
+    pub(crate) async fn connect_client(&self) -> Result<Connection, String> {
+        self.connect().await.map_err(|error| match &error {
+            ConnectError::Refused(answer) if answer.is_crowded() => {
+                format!("{error}\n  remedy: {MORE_CLIENTS}")
+            }
+            _ => error.to_string(),
+        })
+    }
+
     /// Connects for work that is not timed.
     pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
         self.connect().await.map_err(|error| {
@@ -91,6 +104,9 @@ impl ConnectOptions {
     }
 }
 
+/// The remedy where the server takes no more clients.
+const MORE_CLIENTS: &str = "ask for fewer clients, or raise the server's maxclients, and its limit of open files (ulimit -n) with it";
+
 fn remedy(error: &ConnectError, address: &Address) -> String {
     const PASSWORD: &str = "check the user and the password, in the address or in ACIDTEST_PASSWORD";
     let remedy = match error {
@@ -100,6 +116,7 @@ fn remedy(error: &ConnectError, address: &Address) -> String {
                 "log in as a user who may PING, run scripts, and read and write keys of the namespace"
             }
             "LOADING" => "wait until the server has loaded its data",
+            _ if error.is_crowded() => MORE_CLIENTS,
             // a password, for a server that asks for none
             _ if error.to_string().contains("AUTH") => PASSWORD,
             _ => "check the number of the database, and that the server accepts clients",

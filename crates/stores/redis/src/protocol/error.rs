@@ -22,6 +22,11 @@ impl ServerError {
         self.0.split(' ').next().unwrap_or_default()
     }
 
+    /// Whether the server takes no more clients: it has as many as its `maxclients` allows.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.0.contains("max number of clients")
+    }
+
     /// The code behind the words that say that it is the reason; else what the error begins with.
     pub(crate) fn because(&self, words: &str) -> &str {
         self.0.strip_prefix(words).unwrap_or(&self.0).split(' ').next().unwrap_or_default()
