@@ -25,6 +25,7 @@ mod pages;
 mod parameter_arguments;
 mod plan_file;
 mod progress;
+mod quiet;
 mod registry;
 mod secrets;
 mod target;

@@ -9,6 +9,9 @@ use acidtest_runner::{Failure, Footprint, Order};
 
 use crate::order::driven_seconds;
 
+/// Share of the free memory above which little is left for the caches of stores and kernel, if a plan needs so much.
+const MUCH: f64 = 0.75;
+
 /// The time, the memory and the disk that a plan needs, and what is free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Needs {
@@ -51,6 +54,19 @@ impl Needs {
              once{elsewhere}, or --insist to run it anyway",
             needed.join(" and ")
         )))
+    }
+
+    /// What is said where the memory that is free is hardly more than what is needed, or less (`--insist`).
+    pub(crate) fn little_memory(&self) -> Option<String> {
+        let (needed, free) = (self.footprint.memory_bytes, self.memory_free?);
+        (needed as f64 > MUCH * free as f64).then(|| {
+            format!(
+                "the plan needs about {} of memory, {} are free, and caches get the rest: less data, fewer clients, or end other \
+                 programs",
+                shown(needed),
+                shown(free)
+            )
+        })
     }
 
     /// What `--dry-run` says of them.
@@ -123,4 +139,23 @@ pub(crate) fn cells(order: &Order) -> String {
         let _ = writeln!(text, "  left out: {left_out}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_nearly_all_needed_is_little() {
+        let of = |memory_bytes: u64, memory_free: Option<u64>| {
+            let footprint = Footprint { memory_bytes, disk_bytes: 0 };
+            Needs { seconds: None, footprint, memory_free, disk_free: None }.little_memory()
+        };
+        let said = of(800 << 20, Some(1 << 30)).unwrap();
+        assert!(
+            said.contains("800 MiB") && said.contains("1.00 GiB") && said.contains(": less data"),
+            "{said}"
+        );
+        assert_eq!((of(700 << 20, Some(1 << 30)), of(u64::MAX, None)), (None, None));
+    }
 }

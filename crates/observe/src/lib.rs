@@ -5,6 +5,7 @@
 //! labelled (see [`MemoryKind`]); it is never guessed, and nothing here fails a trial.
 
 mod free;
+mod frequency;
 mod load;
 mod machine;
 mod process;
@@ -12,6 +13,7 @@ mod resources;
 mod sampler;
 
 pub use free::{free_disk, free_memory};
-pub use machine::{Machine, machine, usable_cores};
+pub use frequency::{Frequency, frequency};
+pub use machine::{CpuReading, FileSystem, Machine, filesystem, machine, usable_cores};
 pub use resources::{LatelyUsed, MachineUse, MemoryKind, ProcessUse, Resources};
 pub use sampler::Sampler;

@@ -43,7 +43,7 @@ pub fn machine(data: &Path) -> Machine {
         memory_bytes: Meminfo::from_file("/proc/meminfo").map_or(0, |memory| memory.mem_total),
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
             .map_or_else(|_| UNKNOWN.to_owned(), |release| release.trim().to_owned()),
-        filesystem: filesystem(data).unwrap_or_else(|| UNKNOWN.to_owned()),
+        filesystem: filesystem(data).map_or_else(|| UNKNOWN.to_owned(), |found| found.kind),
     }
 }
 
@@ -63,15 +63,29 @@ pub fn usable_cores() -> u32 {
     thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
-/// The type of the mount with the longest path above `data`; of several at one path, the one mounted last.
-fn filesystem(data: &Path) -> Option<String> {
+/// What a folder lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Its type, as the kernel names it: `ext4`, `tmpfs`, `nfs4`.
+    pub kind: String,
+    /// Whether it is an overlay mounted with `volatile`, which leaves out every sync.
+    pub is_volatile: bool,
+}
+
+/// The file system on which `data` is or would be created: that of the mount with the longest path above it; of several at one
+/// path, the one mounted last. None where the kernel does not tell.
+#[must_use]
+pub fn filesystem(data: &Path) -> Option<FileSystem> {
     let real = escaped(nearest(data)?.to_str()?);
     let mounts = MountInfos::from_file("/proc/self/mountinfo").ok()?;
     mounts
         .into_iter()
         .filter(|mount| Path::new(&real).starts_with(&mount.mount_point))
         .max_by_key(|mount| mount.mount_point.components().count())
-        .map(|mount| mount.fs_type)
+        .map(|mount| FileSystem {
+            is_volatile: mount.fs_type == "overlay" && mount.super_options.contains_key("volatile"),
+            kind: mount.fs_type,
+        })
 }
 
 /// The path, or the nearest one above it that is there, without links.
@@ -83,6 +97,30 @@ pub(crate) fn nearest(path: &Path) -> Option<PathBuf> {
 /// A path as the kernel writes it in `mountinfo`.
 fn escaped(path: &str) -> String {
     path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
+}
+
+/// The machine's CPU counters at one moment, of which two tell how busy it was between them.
+#[derive(Clone, Copy)]
+pub struct CpuReading(Cpu);
+
+impl CpuReading {
+    /// Reads them. None where the kernel does not report idle time.
+    #[must_use]
+    pub fn now() -> Option<Self> {
+        Cpu::read().map(Self)
+    }
+
+    /// Cores that were busy on average since the earlier reading.
+    #[must_use]
+    pub fn cores_busy_since(&self, earlier: &Self) -> f64 {
+        rate(self.0.busy_since(&earlier.0), self.0.seconds_since(&earlier.0))
+    }
+
+    /// Logical CPUs online.
+    #[must_use]
+    pub fn cores(&self) -> u64 {
+        self.0.cores.max(1)
+    }
 }
 
 /// Watches how busy the machine is.
@@ -248,7 +286,7 @@ mod tests {
     #[test]
     fn the_filesystem_of_a_path_yet_to_be_made_is_that_of_its_parent() {
         let proc = filesystem(Path::new("/proc/self"));
-        assert_eq!(proc.as_deref(), Some("proc"));
+        assert_eq!(proc, Some(FileSystem { kind: "proc".to_owned(), is_volatile: false }));
         assert_eq!(filesystem(Path::new("/proc/no such/directory")), proc);
         assert_eq!(escaped("/a b\\c"), "/a\\040b\\134c");
     }

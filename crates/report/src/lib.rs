@@ -48,6 +48,7 @@ pub use errors::silent_from;
 pub use figure::{bytes, lasting, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram, is_enough};
 pub use markdown::markdown;
+pub use notes::OTHERS;
 pub use page::{NamedResult, STYLE, findings, page};
 pub use plan::{ArrivalKind, CELLS, CapacityPlan, Plan, RefusedKind, TRIALS};
 pub use price::Price;

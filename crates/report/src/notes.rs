@@ -536,7 +536,7 @@ fn busy(result: &RunResult, names: &Names) -> Option<String> {
 
 /// Share of the machine's cores from which others that use them are told. What the kernel does for a store (writing
 /// back, interrupts) is in no process and counts as others', so it is not small.
-pub(crate) const OTHERS: f64 = 0.25;
+pub const OTHERS: f64 = 0.25;
 
 /// Cores that were used by neither the clients nor the run's servers, on average; none where the server's processes are not
 /// known, as it may be on this machine.

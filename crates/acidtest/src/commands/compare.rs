@@ -22,10 +22,12 @@ use crate::{
     commands::run::gateway_token,
     exit::{self, Status},
     interrupt,
+    needs::Needs,
     order::{self, driven_seconds, is_complete},
     output,
     output::{ResultFile, quoted},
     progress::Progress,
+    quiet::Machine,
     target,
 };
 
@@ -207,6 +209,7 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
     let done = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = interrupt::listen()?;
+            tell_machine(&turns).await?;
             for turn in &turns {
                 let status = Box::pin(run_turn(turn, rounds, &interrupt)).await?;
                 if status != Status::Held {
@@ -306,6 +309,17 @@ async fn run_turn(turn: &Turn<'_>, rounds: u32, interrupt: &Interrupt) -> Result
         // what broke, or could not be told, is for the comparison to say
         _ => Ok(Status::Held),
     }
+}
+
+/// Tells what would spoil the figures of the turns that are left.
+async fn tell_machine(turns: &[Turn<'_>]) -> Result<(), Failure> {
+    let orders: Vec<Order> =
+        turns.iter().filter_map(|turn| to_run(turn).transpose()).collect::<Result<_, _>>()?;
+    let orders: Vec<(&Order, Needs)> = orders.iter().map(|order| (order, Needs::of(order))).collect();
+    if !orders.is_empty() {
+        Machine::now(&orders).await.told().iter().for_each(|line| output::say(line));
+    }
+    Ok(())
 }
 
 /// How long all turns will take, where their plans say it.

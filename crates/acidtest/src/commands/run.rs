@@ -18,6 +18,7 @@ use crate::{
     output::ResultFile,
     plan_file,
     progress::Progress,
+    quiet::Machine,
 };
 
 pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
@@ -56,6 +57,9 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     }
     if let (Some(search), false) = (&order.plan.capacity, quiet) {
         output::say(&expected(search, &order));
+    }
+    if !quiet {
+        Machine::now(&[(&order, needs)]).await.told().iter().for_each(|line| output::say(line));
     }
     let file = if let Some(file) = &run.resume {
         ResultFile::prepare(file.clone())?
