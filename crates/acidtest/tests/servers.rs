@@ -311,6 +311,42 @@ fn a_trial_that_fails_leaves_no_namespace() {
     bench.assert_clean();
 }
 
+/// So many clients, each with a connection of its own to a private server that is sized for them, and two operations for each.
+fn many_clients_hold(store: &str, clients: u64) {
+    let _alone = alone();
+    if !wanted(store) {
+        return;
+    }
+    let bench = Bench::new();
+    let (number, operations) = (clients.to_string(), (2 * clients).to_string());
+    let words = ["run", "records", "--store", store, "--records", "1000", "--warmup", "0s"];
+    bench.run(&[&words[..], &["--clients", &number, "--ops", &operations]].concat()).expect(0);
+    let result = bench.result();
+    let cell = &cells(&result)[0];
+    assert_eq!((cell["clients"].as_u64(), verdict(cell)), (Some(clients), "holds"), "{cell}");
+    bench.assert_clean();
+}
+
+#[test]
+fn ten_thousand_clients_of_redis_hold() {
+    many_clients_hold("redis", 10_000);
+}
+
+#[test]
+fn ten_thousand_clients_of_tarantool_hold() {
+    many_clients_hold("tarantool", 10_000);
+}
+
+#[test]
+fn two_thousand_clients_of_postgres_hold() {
+    many_clients_hold("postgres", 2_000);
+}
+
+#[test]
+fn two_thousand_clients_of_mariadb_hold() {
+    many_clients_hold("mariadb", 2_000);
+}
+
 #[test]
 fn more_clients_than_a_users_redis_takes_are_told_with_the_remedy() {
     let _machine = beside_others();
