@@ -12,7 +12,7 @@ use clap_complete::Shell;
 
 use crate::{
     commands::{compare::Compare, report::Report},
-    parameter_arguments::{NumberList, ParameterArguments},
+    parameter_arguments::{Named, NumberList, ParameterArguments},
 };
 
 const EXIT_CODES: &str = "\
@@ -124,7 +124,7 @@ pub(crate) struct Run {
     #[arg(skip)]
     pub(crate) search: Option<Search>,
     /// A workload (see `acidtest workloads`) or a plan file (*.toml)
-    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    #[arg(required_unless_present = "resume", conflicts_with = "resume", value_parser = Named::WORKLOADS, hide_possible_values = true)]
     pub(crate) what: Option<String>,
     /// Go on with a run that was interrupted, in its result file
     #[arg(long, value_name = "FILE")]
@@ -223,7 +223,7 @@ impl Search {
 #[command(next_help_heading = "Grid")]
 pub(crate) struct Grid {
     /// Stores to start privately, or addresses of your own [default: sqlite]
-    #[arg(long, value_delimiter = ',', value_name = "STORE,...")]
+    #[arg(long, value_delimiter = ',', value_name = "STORE,...", value_parser = Named::STORES, hide_possible_values = true)]
     pub(crate) store: Option<Vec<String>>,
     /// Lock modes: none, soft, hard, native [default: native]
     #[arg(long, value_delimiter = ',', value_name = "LOCK,...")]
@@ -466,6 +466,7 @@ impl Room {
 #[derive(Debug, Args)]
 pub(crate) struct Stores {
     /// Only this store
+    #[arg(value_parser = Named::STORES, hide_possible_values = true)]
     pub(crate) store: Option<String>,
 }
 
@@ -480,6 +481,7 @@ pub(crate) enum LabCommand {
     /// Start a private server and keep it until `acidtest lab down`
     Up {
         /// Which store
+        #[arg(value_parser = Named::STORES, hide_possible_values = true)]
         store: String,
         /// The durability level that it is set to
         #[arg(long, default_value_t = Durability::Disk)]

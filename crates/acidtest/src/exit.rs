@@ -91,10 +91,15 @@ pub(crate) fn code_of(failure: &Failure) -> u8 {
 }
 
 /// Prints clap's message; for a request for help, the exit code is 0.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
+    let tip = tip(&error);
+    if tip.is_some() {
+        // the option that is nearest by its letters is not what was meant
+        error.remove(ContextKind::SuggestedArg);
+    }
     // standard output may be a closed pipe, and then nobody can be told
     let _ = error.print();
-    if let Some(tip) = tip(error) {
+    if let Some(tip) = tip {
         output::say(&format!("\n  tip: {tip}"));
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
@@ -113,6 +118,28 @@ fn tip(error: &clap::Error) -> Option<String> {
             let word = said(ContextKind::InvalidSubcommand)?;
             let workload = names().find(|name| *name == word)?;
             Some(format!("{workload} is a workload; it is run by: acidtest run {workload}"))
+        }
+        ErrorKind::UnknownArgument => {
+            let usage = error.get(ContextKind::Usage)?.to_string();
+            let word = said(ContextKind::InvalidArg)?;
+            let of = |command: &str| usage.contains(&format!("acidtest {command}"));
+            match word.as_str() {
+                "--duration" if of("capacity") => Some(
+                    "--hold is for how long every objective must hold at a rate, --budget the most time of a search, as in: \
+                     acidtest capacity inventory --hold 10s --budget 5m"
+                        .to_owned(),
+                ),
+                "--port" | "--host" if of("serve") => Some(
+                    "address and port are given together, as in: acidtest serve --listen 127.0.0.1:1730".to_owned(),
+                ),
+                word if of("workloads") => {
+                    let workload = names().find(|name| *name == word)?;
+                    Some(format!(
+                        "acidtest workloads lists all; what {workload} takes is told by: acidtest run {workload} --help"
+                    ))
+                }
+                _ => None,
+            }
         }
         ErrorKind::MissingRequiredArgument => {
             said(ContextKind::InvalidArg).filter(|argument| argument.contains("WHAT"))?;

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     let words = secrets::take_arguments();
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
-        Err(error) => return exit::usage(&error),
+        Err(error) => return exit::usage(error),
     };
     raise_file_limit();
     // a single thread for everything that is not timed: private servers end with the thread that starts them

@@ -4,7 +4,10 @@
 use std::str::FromStr;
 
 use acidtest_workloads::WORKLOADS;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clap::{
+    Arg, ArgMatches, Args, Command, FromArgMatches,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
 use serde_json::Value;
 
 /// Most numbers that a range may stand for, and most values of a parameter.
@@ -77,6 +80,15 @@ fn word(text: &str) -> Result<String, String> {
     range(text).transpose().map(|_| text.to_owned())
 }
 
+/// The mix that was meant by several of one operation each. The share of an only operation means nothing: whoever gives one
+/// other than 1 or 100 has written a mix with commas.
+fn torn_mix(mixes: &[String]) -> Option<String> {
+    let share = |mix: &String| mix.split_once(':')?.1.parse::<f64>().ok();
+    let shares: Vec<f64> = mixes.iter().map(share).collect::<Option<_>>()?;
+    let is_part = |share: &f64| ![1.0, 100.0].contains(share);
+    (shares.len() > 1 && shares.iter().any(is_part)).then(|| mixes.join("+"))
+}
+
 /// The parameters of workloads that were given on the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParameterArguments(Vec<(&'static str, Vec<String>)>);
@@ -92,6 +104,35 @@ impl ParameterArguments {
             let mut values: Vec<Value> = texts.iter().flat_map(one).collect();
             (*name, if values.len() == 1 { values.remove(0) } else { Value::Array(values) })
         })
+    }
+}
+
+/// Any word, with names that a shell offers to complete it.
+#[derive(Clone)]
+pub(crate) struct Named(pub(crate) fn() -> Vec<&'static str>);
+
+impl Named {
+    /// The stores.
+    pub(crate) const STORES: Self = Self(|| crate::registry::names().collect());
+
+    /// The workloads.
+    pub(crate) const WORKLOADS: Self = Self(|| WORKLOADS.iter().map(|kind| kind.name).collect());
+}
+
+impl TypedValueParser for Named {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
     }
 }
 
@@ -152,6 +193,14 @@ impl FromArgMatches for ParameterArguments {
                 ));
             }
         }
+        for (_, mixes) in given.iter().filter(|(name, _)| *name == "mix") {
+            if let Some(meant) = torn_mix(mixes) {
+                return Err(clap::Error::raw(
+                    clap::error::ErrorKind::InvalidValue,
+                    format!("a comma separates mixes: write one mix of all these as --mix {meant}\n"),
+                ));
+            }
+        }
         Ok(Self(given))
     }
 
@@ -180,6 +229,17 @@ mod tests {
         ] {
             let error = text.parse::<NumberList>().unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_mix_written_with_commas_is_told_from_several() {
+        let torn = |text: &str| torn_mix(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(torn("insert:80,scan:15,update:5").as_deref(), Some("insert:80+scan:15+update:5"));
+        assert_eq!(torn("read:50,update:50").as_deref(), Some("read:50+update:50"));
+        for several in ["a,b", "read:1,update:1", "insert:100,scan:100", "read:95+update:5,scan:3", "scan:15"]
+        {
+            assert_eq!(torn(several), None, "{several}");
         }
     }
 

@@ -1017,9 +1017,12 @@ fn a_word_that_is_missing_is_told() {
             &["inventory", "--store", "redis"],
             "tip: inventory is a workload; it is run by: acidtest run inventory",
         ),
+        (&["workloads", "inventory"], "is told by: acidtest run inventory --help"),
+        (&["capacity", "--duration", "3s"], "acidtest capacity inventory --hold 10s"),
+        (&["serve", "--port", "80"], "acidtest serve --listen 127.0.0.1:1730"),
     ] {
         let said = bench.run(words).expect(2).stderr;
-        assert!(said.contains(tip), "{words:?}: {said}");
+        assert!(said.contains(tip) && said.matches("tip:").count() == 1, "{words:?}: {said}");
     }
     let commas = bench.run(&["run", "inventory", "--rate", "8,000"]).expect(2).stderr;
     assert!(commas.contains("a comma separates several"), "{commas}");

@@ -23,8 +23,15 @@ pub(crate) fn man() -> Result<Status, Failure> {
 
 fn script(shell: Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "acidtest", &mut script);
+    clap_complete::generate(shell, &mut typed(), "acidtest", &mut script);
     String::from_utf8_lossy(&script).into_owned()
+}
+
+/// The command line that people type: the scripts of shells would offer hidden commands, too.
+fn typed() -> Command {
+    let whole = Arguments::command();
+    let shown = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    Command::new("acidtest").version(env!("CARGO_PKG_VERSION")).subcommands(shown)
 }
 
 /// A single page: the program, and a section for each command.
@@ -97,13 +104,17 @@ mod tests {
         assert_eq!(offered(&["acidtest", "run", "--dur"]), "--durability --duration");
         assert_eq!(offered(&["acidtest", "lab", "do"]), "down");
         assert_eq!(offered(&["acidtest", "completions", "z"]), "zsh");
+        assert_eq!(offered(&["acidtest", "run", "inv"]), "inventory");
+        assert_eq!(offered(&["acidtest", "run", "inventory", "--store", "pos"]), "postgres");
+        assert_eq!(offered(&["acidtest", "stores", "mem"]), "memory");
+        assert_eq!(offered(&["acidtest", "work"]), "workloads");
     }
 
     #[test]
     fn every_shell_is_told_every_command() {
         for shell in Shell::value_variants() {
             let script = script(*shell);
-            for command in Arguments::command().get_subcommands() {
+            for command in typed().get_subcommands() {
                 assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
             }
         }
