@@ -719,6 +719,8 @@ fn the_lists_say_what_there_is_and_why_not() {
     {
         assert!(stores.contains(word), "no \"{word}\" in:\n{stores}");
     }
+    let first: Vec<&str> = stores.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(first, ["store", "inventory", "records", "join", "queue", "logs", "parcels"]);
     let workloads = bench.run(&["workloads"]).expect(0).stdout;
     for word in ["inventory", "capture_share", "0.5", "zipf:THETA"] {
         assert!(workloads.contains(word), "no \"{word}\" in:\n{workloads}");

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use acidtest_lab::Lab;
 use acidtest_model::{Durability, Hosting, Lock, StoreKind, Support};
+use acidtest_report::{Entry, Table};
 use acidtest_runner::Failure;
+use acidtest_workloads::WORKLOADS;
 
 use crate::{
     exit::Status,
@@ -37,7 +39,8 @@ pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
             known.join(", ")
         )));
     }
-    let mut blocks: Vec<String> = kinds.into_iter().map(describe).collect();
+    let mut blocks = if only.is_none() { vec![table(&kinds)] } else { Vec::new() };
+    blocks.extend(kinds.into_iter().map(describe));
     if only.is_none() {
         blocks.extend(
             registry::left_out()
@@ -46,6 +49,18 @@ pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
     }
     output::print_text(&blocks.join("\n"))?;
     Ok(Status::Held)
+}
+
+/// Which store carries which workload.
+fn table(kinds: &[&StoreKind]) -> String {
+    let workloads = || WORKLOADS.iter().map(|workload| workload.name);
+    let titles: Vec<&str> = std::iter::once("store").chain(workloads()).collect();
+    let mut table = Table::of(&titles);
+    for kind in kinds {
+        let carries = workloads().map(|name| if kind.workload(name).is_yes() { "yes" } else { "no" });
+        table.push(std::iter::once(kind.name).chain(carries).map(Entry::left));
+    }
+    table.terminal(output::style())
 }
 
 fn describe(kind: &StoreKind) -> String {
