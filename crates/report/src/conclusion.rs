@@ -10,6 +10,7 @@ use crate::{
     dimensions::{CLIENTS, Names, TLS, spoken},
     distinct,
     figure::{nanoseconds, rate, total},
+    notes::disturbing,
     price::{Priceable, guarantees},
     result::SEEN,
     tables::percent,
@@ -186,7 +187,9 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     let those = if result.cells.iter().any(is_lucky) { "that hold by promise" } else { "that hold" };
     let said = groups.iter().filter_map(|(group, cells)| {
         let of = if alone || group.is_empty() { String::new() } else { format!(" of {group}") };
-        let said = leader(cells, those, &of, names)?;
+        let disturbed: Vec<&CellResult> =
+            cells.iter().filter(|cell| disturbing(result, cell).is_some()).copied().collect();
+        let said = leader(cells, &disturbed, those, &of, names)?;
         // most of a group's name stands in the cell's name
         let unsaid: Vec<&str> = group.split(", ").filter(|part| !said.contains(part)).collect();
         let place =
@@ -224,7 +227,14 @@ fn level(cell: &CellResult) -> String {
 /// The fastest of several cells, and the cells from which the noise does not tell it apart; of a single cell its figure.
 /// Only whole trials count: one that was cut short has the time in it that it waited for its server. In an open loop,
 /// whose throughput is the offered rate, the 99th percentile of the response time decides among the cells that keep up.
-fn leader(cells: &[&CellResult], those: &str, of_group: &str, names: &Names) -> Option<String> {
+/// Where other programs disturbed one of the cells, the order may be theirs: then no cell is called the fastest.
+fn leader(
+    cells: &[&CellResult],
+    disturbed: &[&CellResult],
+    those: &str,
+    of_group: &str,
+    names: &Names,
+) -> Option<String> {
     let open = cells.iter().any(|cell| cell.rate.is_some());
     let (able, behind): (Vec<&CellResult>, Vec<&CellResult>) =
         cells.iter().partition(|cell| !open || keeps_up(cell));
@@ -250,6 +260,16 @@ fn leader(cells: &[&CellResult], those: &str, of_group: &str, names: &Names) -> 
     let shown = if open { format!("p99 {}", nanoseconds(*value)) } else { format!("{} ok/s", rate(*value)) };
     if others.is_empty() && late.is_empty() {
         return Some(format!("{} holds: {shown}", names.cell(best)));
+    }
+    if !disturbed.is_empty() && !others.is_empty() {
+        let (which, most) =
+            if open { ("has the lowest p99", "lowest") } else { ("is the fastest", "highest") };
+        return Some(format!(
+            "Which of those {those} {which} is not shown, because other programs used a quarter of the machine or more during {}; {most} \
+             beside them: {}, {shown}{late}",
+            listed(disturbed, names),
+            names.cell(best)
+        ));
     }
     // a ratio that differs to the other's advantage does not make the best one faster
     let is_faster = |other: &CellResult, figure: Figure| {
@@ -416,6 +436,33 @@ mod tests {
         result.cells[0].tls = acidtest_model::Encryption::On;
         let text = said(&result);
         assert!(text.contains("soft, TLS on holds") && text.contains("native, TLS off holds"), "{text}");
+    }
+
+    /// What other programs did to one cell may be the whole difference: no cell is called the fastest, and the row is marked.
+    #[test]
+    fn beside_other_programs_no_cell_is_the_fastest() {
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+        let shown = |result: &RunResult| crate::markdown(result);
+        assert!(said(&result).contains("Fastest") && !shown(&result).contains('†'));
+        for trial in &mut result.cells[0].trials {
+            trial.resources.machine.cpu_mean += 8.0;
+        }
+        let text = said(&result);
+        assert!(!text.contains("Fastest"), "{text}");
+        assert!(
+            text.ends_with(
+                "is not shown, because other programs used a quarter of the machine or more during sqlite soft; highest beside them: \
+                 sqlite native, 1,144 ok/s."
+            ),
+            "{text}"
+        );
+        let page = shown(&result);
+        let marked: Vec<&str> = page.lines().filter(|line| line.contains('†')).collect();
+        assert_eq!(marked.len(), 2, "one row and one legend: {marked:?}");
+        assert!(marked[0].contains("soft") && marked[1].contains("† other programs used"), "{marked:?}");
+        // a single cell has nobody to be held against
+        result.cells.truncate(1);
+        assert!(said(&result).contains("sqlite soft holds: "), "{}", said(&result));
     }
 
     /// A cell that promised nothing and held by luck cannot be the fastest.

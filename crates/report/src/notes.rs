@@ -517,8 +517,8 @@ fn sessions(cell: &CellResult) -> Option<String> {
 /// Says that other programs kept the machine busy, if they did during the trials of some cells.
 fn busy(result: &RunResult, names: &Names) -> Option<String> {
     let cores = result.machine.cores;
-    let busy = result.cells.iter().filter_map(|cell| Some((others(cell)?, cell)));
-    let busy: Vec<(f64, &CellResult)> = busy.filter(|(others, _)| *others > OTHERS * cores as f64).collect();
+    let busy: Vec<(f64, &CellResult)> =
+        result.cells.iter().filter_map(|cell| Some((disturbing(result, cell)?, cell))).collect();
     let (least, _) = busy.iter().min_by(|(one, _), (other, _)| one.total_cmp(other))?;
     let (most, busiest) = busy.iter().max_by(|(one, _), (other, _)| one.total_cmp(other))?;
     let (used, during) = match busy.as_slice() {
@@ -528,8 +528,9 @@ fn busy(result: &RunResult, names: &Names) -> Option<String> {
             format!("{} of {} cells, most during {}", several.len(), result.cells.len(), names.cell(busiest)),
         ),
     };
+    let mark = if result.plan.capacity.is_some() { String::new() } else { format!("{DISTURBED} ") };
     Some(format!(
-        "other programs used {used} of the machine's {cores} cores during {during}: on a quiet machine the figures may \
+        "{mark}other programs used {used} of the machine's {cores} cores during {during}: on a quiet machine the figures may \
          differ."
     ))
 }
@@ -538,9 +539,17 @@ fn busy(result: &RunResult, names: &Names) -> Option<String> {
 /// back, interrupts) is in no process and counts as others', so it is not small.
 pub const OTHERS: f64 = 0.25;
 
+/// Marks the figures of a cell during which other programs used that share or more.
+pub(crate) const DISTURBED: &str = "†";
+
+/// Cores that other programs used during the trials of a cell, where that is enough to disturb them.
+pub(crate) fn disturbing(result: &RunResult, cell: &CellResult) -> Option<f64> {
+    others(cell).filter(|used| *used >= OTHERS * result.machine.cores as f64)
+}
+
 /// Cores that were used by neither the clients nor the run's servers, on average; none where the server's processes are not
 /// known, as it may be on this machine.
-pub(crate) fn others(cell: &CellResult) -> Option<f64> {
+fn others(cell: &CellResult) -> Option<f64> {
     let whole: Vec<f64> =
         cell.trials.iter().map(|trial| others_during(trial, cell)).collect::<Option<_>>()?;
     (!whole.is_empty()).then(|| whole.iter().sum::<f64>() / whole.len() as f64)

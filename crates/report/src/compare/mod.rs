@@ -335,10 +335,11 @@ fn pair(
 
 /// What is said where other programs kept the machine busy in the trials of a cell, in the run in which they did so most.
 fn disturbed(name: &str, side: Side<'_>, cells: &[&CellResult]) -> Option<String> {
-    let used = side.runs.iter().zip(cells).filter_map(|(run, cell)| {
-        let cores = run.result.machine.cores;
-        Some((notes::others(cell)?, cores)).filter(|(used, cores)| *used > notes::OTHERS * *cores as f64)
-    });
+    let used = side
+        .runs
+        .iter()
+        .zip(cells)
+        .filter_map(|(run, cell)| Some((notes::disturbing(run.result, cell)?, run.result.machine.cores)));
     let (used, cores) = used.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
     Some(format!("other programs used {used:.2} of {cores} cores while {name} was measured"))
 }

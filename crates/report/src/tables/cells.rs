@@ -12,6 +12,7 @@ use crate::{
     distinct,
     figure::{nanoseconds, rate, total},
     headline::common_durability,
+    notes::{DISTURBED, disturbing},
     price::Priceable,
     result::SEEN,
     table::{Entry, Table, Worth},
@@ -53,7 +54,12 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
         let mut row = columns.entries(cell);
         row.extend(levels.then(|| durability(cell)));
         row.push(verdict(cell));
-        row.extend(throughput(cell, several).into_iter().map(Entry::right));
+        let mut shown = throughput(cell, several);
+        if disturbing(result, cell).is_some() {
+            // the legend is the note of other programs
+            shown[0] = format!("{} {DISTURBED}", shown[0]);
+        }
+        row.extend(shown.into_iter().map(Entry::right));
         row.extend(is_disturbed.then(|| Entry::right(served(cell))));
         row.extend(lock.map(|lock| price(result, cell, lock)));
         row.extend(own.of_cell(cell).into_iter().map(Entry::right));
