@@ -27,6 +27,7 @@ Exit status:
        worse than asked for; a search found no capacity, or one below the
        demand
   7    a comparison is inconclusive: it told neither that nor the contrary
+  8    nothing was run: other programs used the machine (--quiet-machine)
   130  interrupted";
 
 /// Which data store should carry this workload, what does each of its guarantees cost there, and does
@@ -400,12 +401,29 @@ pub(crate) struct Output {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
+    pub(crate) quiet_machine: QuietOption,
+    #[command(flatten)]
     pub(crate) room: Room,
     #[command(flatten)]
     pub(crate) needs: NeedsOptions,
     /// Write the plan to a file, without passwords, and do not run it
     #[arg(long, value_name = "FILE")]
     pub(crate) save_plan: Option<PathBuf>,
+}
+
+/// What is done where other programs use the machine before a run.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct QuietOption {
+    /// Begin only while other programs use less than a quarter of the cores: wait for that, 5 minutes at most, or refuse at
+    /// once; exit status 8 where they go on
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "wait")]
+    pub(crate) quiet_machine: Option<QuietMachine>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QuietMachine {
+    Wait,
+    Refuse,
 }
 
 /// What becomes of the estimate of what a plan needs.

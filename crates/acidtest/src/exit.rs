@@ -24,6 +24,8 @@ pub(crate) enum Status {
     Unreached,
     /// 1: acidtest itself failed.
     Failed,
+    /// 8: nothing was run, because other programs used the machine.
+    NotQuiet,
     /// 130: interrupted.
     Interrupted,
     /// 4: a promised guarantee was broken.
@@ -41,6 +43,7 @@ impl Status {
             Self::Unknown => 5,
             Self::Worse => 6,
             Self::Inconclusive => 7,
+            Self::NotQuiet => 8,
             Self::Interrupted => 130,
         }
     }

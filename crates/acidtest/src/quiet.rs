@@ -7,9 +7,9 @@ use acidtest_lab::Lab;
 use acidtest_model::{Durability, Hosting};
 use acidtest_observe::{CpuReading, FileSystem, Frequency, filesystem, frequency};
 use acidtest_report::OTHERS;
-use acidtest_runner::{Cell, Order};
+use acidtest_runner::{Cell, Failure, Order};
 
-use crate::needs::Needs;
+use crate::{args::QuietMachine, needs::Needs};
 
 /// How long a look at what other programs use lasts: some 50 of the kernel's clock ticks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -42,6 +42,47 @@ impl Others {
     pub(crate) fn told(self) -> String {
         format!("{:.2} of the machine's {} cores", self.used, self.cores)
     }
+}
+
+/// How long a quiet machine is waited for, at most.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// How many looks pass between two words on what is waited for: ten seconds.
+const TOLD_EVERY: u32 = 20;
+
+/// Whether the machine is quiet: at once, or within the patience of who waits. Otherwise `say` is told why nothing is run. `look`
+/// is a look of half a second.
+pub(crate) async fn is_quiet(
+    how: QuietMachine,
+    mut look: impl AsyncFnMut() -> Option<Others>,
+    say: &mut dyn FnMut(&str),
+) -> Result<bool, Failure> {
+    let looks = PATIENCE.as_millis() / LOOK.as_millis();
+    let mut last = None;
+    for each in 0..u32::try_from(looks).unwrap_or(u32::MAX) {
+        let others = look().await.ok_or_else(|| {
+            Failure::Usage(
+                "--quiet-machine: the kernel does not tell here how busy the machine is\n  remedy: leave it out".to_owned(),
+            )
+        })?;
+        if !others.disturb() {
+            return Ok(true);
+        }
+        last = Some(others);
+        if how == QuietMachine::Refuse {
+            break;
+        }
+        if each.is_multiple_of(TOLD_EVERY) {
+            say(&format!("waiting for a quiet machine: other programs use {}", others.told()));
+        }
+    }
+    if let Some(others) = last {
+        say(&format!(
+            "not run: other programs use {} (--quiet-machine)\n  remedy: end them, or leave it out",
+            others.told()
+        ));
+    }
+    Ok(false)
 }
 
 /// What is known of the machine before runs.
@@ -174,6 +215,33 @@ mod tests {
             let machine = Machine { others, frequency: Some(full.clone()), needs: None, data: disk(kind) };
             assert_eq!(told(&machine), "", "{kind}");
         }
+    }
+
+    /// The answer, what was said, and how many looks it took, where other programs use so many of two cores, look by look.
+    async fn waited(how: QuietMachine, used: impl Fn(u32) -> f64) -> (bool, Vec<String>, u32) {
+        let (mut looks, mut said) = (0, Vec::new());
+        let look = async || {
+            looks += 1;
+            Some(Others { used: used(looks), cores: 2 })
+        };
+        let quiet = is_quiet(how, look, &mut |line| said.push(line.to_owned())).await.unwrap();
+        (quiet, said, looks)
+    }
+
+    #[tokio::test]
+    async fn a_quiet_machine_is_waited_for_or_a_busy_one_refused() {
+        use QuietMachine::{Refuse, Wait};
+        for how in [Wait, Refuse] {
+            assert_eq!(waited(how, |_| 0.4).await, (true, Vec::new(), 1));
+        }
+        let (quiet, said, looks) = waited(Refuse, |_| 1.5).await;
+        assert!(!quiet && looks == 1 && said[0].starts_with("not run: other programs use 1.50"), "{said:?}");
+        let (quiet, said, looks) = waited(Wait, |look| if look < 30 { 1.5 } else { 0.1 }).await;
+        assert!(quiet && looks == 30 && said.len() == 2 && said[1].starts_with("waiting"), "{said:?}");
+        let (quiet, said, looks) = waited(Wait, |_| 2.0).await;
+        assert!(!quiet && looks == 600 && said.last().unwrap().starts_with("not run"), "{said:?}");
+        let unknown = is_quiet(Wait, async || None, &mut |_| {}).await;
+        assert!(matches!(unknown, Err(Failure::Usage(said)) if said.contains("does not tell")));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     output::ResultFile,
     plan_file,
     progress::Progress,
-    quiet::Machine,
+    quiet::{Machine, Others, is_quiet},
 };
 
 pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
@@ -54,6 +54,12 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     }
     if run.output.needs.dry_run {
         return Ok(Status::Held);
+    }
+    if let Some(how) = run.output.quiet_machine.quiet_machine {
+        let say = &mut |line: &str| output::say(line);
+        if !is_quiet(how, Others::look, say).await? {
+            return Ok(Status::NotQuiet);
+        }
     }
     if let (Some(search), false) = (&order.plan.capacity, quiet) {
         output::say(&expected(search, &order));
@@ -134,6 +140,12 @@ fn idle_output(run: &Run) -> Result<(), Failure> {
     let rows = [
         ("--dry-run", saves && output.needs.dry_run, nothing_runs),
         ("--insist", saves && output.needs.insist, nothing_runs),
+        ("--quiet-machine", saves && output.quiet_machine.quiet_machine.is_some(), nothing_runs),
+        (
+            "--quiet-machine",
+            output.needs.dry_run && output.quiet_machine.quiet_machine.is_some(),
+            nothing_dry,
+        ),
         ("--out", output.needs.dry_run && output.out.is_some(), nothing_dry),
         ("--output", output.needs.dry_run && output.format.is_some(), nothing_dry),
         ("--quiet", output.needs.dry_run && output.quiet, nothing_dry),
