@@ -115,7 +115,7 @@ impl Machine {
     pub(crate) fn told(&self) -> Vec<String> {
         let others = self.others.filter(|others| others.disturb()).map(|others| {
             format!(
-                "other programs use {}, and what is measured beside them may be their doing: end them, or measure later",
+                "other programs use {}, and what is measured beside them may be their doing: end them, or wait for a quiet machine (--quiet-machine)",
                 others.told()
             )
         });

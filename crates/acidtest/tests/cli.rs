@@ -6,9 +6,11 @@ mod common;
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, hint,
     path::Path,
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -1070,6 +1072,28 @@ fn a_plan_that_does_not_fit_is_refused_and_a_dry_run_tells_what_it_needs() {
     assert!(!bench.path("results").exists(), "nothing was run");
 }
 
+/// Nothing is run beside other programs where a quiet machine is asked for, and they do not end.
+#[test]
+fn a_busy_machine_is_refused_where_a_quiet_one_is_asked_for() {
+    let bench = Bench::new();
+    let done = AtomicBool::new(false);
+    let refused = thread::scope(|scope| {
+        let cores = thread::available_parallelism().unwrap().get();
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    hint::spin_loop();
+                }
+            });
+        }
+        let refused = bench.run(&brief(&["run", "inventory", "--quiet-machine=refuse"]));
+        done.store(true, Ordering::Relaxed);
+        refused.expect(8)
+    });
+    assert!(refused.stderr.contains("not run: other programs use "), "{}", refused.stderr);
+    assert!(!bench.path("results").exists(), "{}", refused.stdout);
+}
+
 /// A complete run is shown, and no trial is made; options beside it that have no effect are refused.
 #[test]
 fn a_complete_run_is_shown_and_not_gone_on_with() {
@@ -1086,6 +1110,8 @@ fn a_complete_run_is_shown_and_not_gone_on_with() {
         (&["inventory", "--save-plan", "plan.toml", "--output", "table"], "--output", "nothing is run"),
         (&["inventory", "--save-plan", "plan.toml", "--quiet"], "--quiet", "nothing is run"),
         (&["inventory", "--save-plan", "plan.toml", "--dry-run"], "--dry-run", "nothing is run"),
+        (&["inventory", "--save-plan", "plan.toml", "--quiet-machine"], "--quiet-machine", "nothing is run"),
+        (&["inventory", "--dry-run", "--quiet-machine=refuse"], "--quiet-machine", "nothing is run"),
         (&["inventory", "--dry-run", "--out", "x.json"], "--out", "nothing is run"),
     ] {
         let said = bench.run(&[&["run"], words].concat()).expect(2).stderr;

@@ -16,10 +16,13 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let length = || {
+        // which has no days, but hours beyond the years of a calendar
+        let of_hours = || text.parse::<SignedDuration>().ok();
+        let of_days = || {
             let span: jiff::Span = text.parse().ok()?;
-            Duration::try_from(span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?).ok()
+            span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()
         };
+        let length = || Duration::try_from(of_hours().or_else(of_days)?).ok();
         length()
             .map(Self)
             .ok_or_else(|| format!("\"{text}\" is no length of time: write 10s, 500ms, 1m 30s or 30d"))
@@ -53,6 +56,7 @@ mod tests {
             assert_eq!(span, Span(Duration::from_secs(hours * 3600)));
             assert_eq!(span.to_string().parse::<Span>(), Ok(span));
         }
+        assert_eq!("2000000000000h".parse(), Ok(Span(Duration::from_secs(7_200_000_000_000_000))));
         for text in ["", "10", "-3s", "-1d", "3 months", "soon"] {
             assert!(text.parse::<Span>().unwrap_err().contains("write 10s"), "{text}");
         }

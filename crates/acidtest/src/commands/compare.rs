@@ -17,7 +17,7 @@ use clap::{Args, Parser};
 use tokio::task::LocalSet;
 
 use crate::{
-    args::{Arguments, Command, Format},
+    args::{Arguments, Command, Format, QuietMachine},
     carry_out::carry_out,
     commands::run::gateway_token,
     exit::{self, Status},
@@ -27,7 +27,7 @@ use crate::{
     output,
     output::{ResultFile, quoted},
     progress::Progress,
-    quiet::Machine,
+    quiet::{Machine, Others, is_quiet},
     target,
 };
 
@@ -84,6 +84,13 @@ pub(crate) struct Compare {
     /// Folder for the results of --run; runs that are there are kept or finished [default: a new one in results]
     #[arg(long, value_name = "FOLDER", requires = "run")]
     pub(crate) out: Option<PathBuf>,
+    /// Begin each run of --run only while other programs use less than a quarter of the cores: wait for that, 5 minutes at
+    /// most, or refuse at once; exit status 8 where they go on
+    #[arg(
+        long, requires = "run", value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_missing_value = "wait"
+    )]
+    pub(crate) quiet_machine: Option<QuietMachine>,
     /// What is printed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Format,
@@ -211,7 +218,7 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
             let interrupt = interrupt::listen()?;
             tell_machine(&turns).await?;
             for turn in &turns {
-                let status = Box::pin(run_turn(turn, rounds, &interrupt)).await?;
+                let status = Box::pin(run_turn(turn, rounds, &interrupt, compare.quiet_machine)).await?;
                 if status != Status::Held {
                     return Ok(status);
                 }
@@ -275,8 +282,18 @@ fn to_run(turn: &Turn<'_>) -> Result<Option<Order>, Failure> {
 }
 
 /// Makes the run of a turn, or the rest of it; the status is that of what ends the whole, or *held*.
-async fn run_turn(turn: &Turn<'_>, rounds: u32, interrupt: &Interrupt) -> Result<Status, Failure> {
+async fn run_turn(
+    turn: &Turn<'_>,
+    rounds: u32,
+    interrupt: &Interrupt,
+    quiet: Option<QuietMachine>,
+) -> Result<Status, Failure> {
     let Some(mut order) = to_run(turn)? else { return Ok(Status::Held) };
+    if let Some(how) = quiet
+        && !is_quiet(how, Others::look, &mut |line| output::say(line)).await?
+    {
+        return Ok(Status::NotQuiet);
+    }
     output::say(&format!(
         "round {} of {rounds}, {}: {}",
         turn.round,
@@ -373,6 +390,11 @@ fn going_on(compare: &Compare, b: &Path, folder: &Path) -> String {
         words.extend(choices.iter().map(|choice| format!("{option} {}", quoted(&choice.to_string()))));
     }
     words.extend(compare.fail_if.iter().map(|each| format!("--fail-if {}", quoted(&each.to_string()))));
+    match compare.quiet_machine {
+        None => {}
+        Some(QuietMachine::Wait) => words.push("--quiet-machine".to_owned()),
+        Some(QuietMachine::Refuse) => words.push("--quiet-machine=refuse".to_owned()),
+    }
     if let Format::Json = compare.output {
         words.push("--output json".to_owned());
     }
@@ -394,7 +416,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_is_typed_as_it_was() {
-        let line = "acidtest compare --run A.toml B.toml --rounds 4 --out here --a lock=none --b lock=soft --fail-if 'throughput<0.95' --output json";
+        let line = "acidtest compare --run A.toml B.toml --rounds 4 --out here --a lock=none --b lock=soft --fail-if 'throughput<0.95' --quiet-machine=refuse --output json";
         let words = line.replace('\'', "");
         let Command::Compare(compare) = Arguments::try_parse_from(words.split(' ')).unwrap().command else {
             panic!("it is a comparison")
