@@ -387,13 +387,13 @@ async fn create(client: &Client, namespace: &str, run: &str) -> Result<(), Error
     client.batch_execute("COMMIT").await
 }
 
-/// Drops the schema, or what is in it where it was prepared.
+/// Drops the schema, or what is in it where it was prepared. What goes with a table is not there any more at its own turn.
 async fn remove(client: &Client, namespace: &str) -> Result<(), Error> {
-    const DROPS: &str = "SELECT format('DROP TABLE %s CASCADE', c.oid::regclass)
+    const DROPS: &str = "SELECT format('DROP TABLE IF EXISTS %s CASCADE', c.oid::regclass)
                          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
                          WHERE nspname = $1 AND relkind IN ('r', 'p')
                          UNION ALL
-                         SELECT format('DROP FUNCTION %s CASCADE', p.oid::regprocedure)
+                         SELECT format('DROP ROUTINE IF EXISTS %s CASCADE', p.oid::regprocedure)
                          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = pronamespace
                          WHERE nspname = $1";
     if !has_marker(client, namespace, "prepared").await? {
