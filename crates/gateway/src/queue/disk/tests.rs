@@ -225,7 +225,8 @@ async fn a_disk_that_hangs_is_told_and_not_waited_for() {
     let told = |why: &str| why.starts_with("the disk has not answered for");
     assert!(queue.trouble().is_some_and(|why| told(&why)));
     assert!(matches!(put(3).await, Err(PutError::Failed(why)) if told(&why)));
-    assert_eq!(queue.shared.state().pending.len(), 1, "the second only");
+    // the second, if it came before the disk was known to hang
+    assert!(queue.shared.state().pending.len() <= 1, "the third is not taken");
     hangs.store(false, Relaxed);
     while queue.trouble().is_some() || !queue.shared.state().pending.is_empty() {
         sleep(Duration::from_millis(1)).await;
