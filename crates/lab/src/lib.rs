@@ -42,6 +42,7 @@ pub use crate::{
     kinds::HOSTED,
     member::Member,
     note::{NamespaceEntry, Note},
+    port::free_port,
     source::{MissingProgram, Source},
     turn::Turn,
 };

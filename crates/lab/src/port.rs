@@ -21,6 +21,15 @@ const OURS: std::ops::Range<u16> = 21_000..24_000;
 /// before it has started, and between a kill and the next start. The kernel frees all of them when the process ends.
 static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
+/// A free loopback port that no other lab is about to use, and that is this process's as long as it lives: for a server that the
+/// lab does not start itself.
+///
+/// # Errors
+/// No port is free.
+pub fn free_port() -> Result<u16, LabError> {
+    choose(None)
+}
+
 /// The port asked for, or a free one that no other lab has reserved.
 pub(crate) fn choose(asked: Option<u16>) -> Result<u16, LabError> {
     match asked.filter(|port| *port != 0) {

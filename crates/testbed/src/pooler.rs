@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use acidtest_lab::free_port;
 use acidtest_model::Address;
 use tempfile::TempDir;
 
@@ -44,7 +45,7 @@ impl PgBouncer {
         let (user, endpoint) = (server.user.as_deref().unwrap_or_default(), server.port.unwrap());
         // a port that is taken meanwhile ends the program at once
         (0..20).find_map(|_| {
-            let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+            let port = free_port().unwrap();
             let configuration = format!(
                 "[databases]\n* = host=127.0.0.1 port={endpoint} user={user}\n\
                  [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n{}\n",
