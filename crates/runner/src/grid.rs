@@ -66,13 +66,14 @@ impl Cell {
         targets[self.target].kind().lock_service && self.lock == Lock::Hard
     }
 
-    /// Its name: the values that tell it from the other cells of the plan.
+    /// Its name: the values that tell it from the other cells of the plan; that of a search's probe has its load, too.
     pub(crate) fn name(
         &self,
         plan: &Plan,
         target: &Target,
         workload: &dyn Workload,
         faults: &Faults,
+        is_probe: bool,
     ) -> String {
         let Self { durability, tls, lock, clients, rate, .. } = self;
         let shown = target.shown();
@@ -89,10 +90,9 @@ impl Cell {
         if plan.clients.len() > 1 {
             parts.push(format!("{clients} clients"));
         }
-        let searches = plan.capacity.is_some();
         match rate {
-            Some(rate) if searches || plan.rates.len() > 1 => parts.push(format!("{rate} ops/s")),
-            None if searches => parts.push("closed loop".to_owned()),
+            Some(rate) if is_probe || plan.rates.len() > 1 => parts.push(format!("{rate} ops/s")),
+            None if is_probe => parts.push("closed loop".to_owned()),
             _ => {}
         }
         let values = workload.values();

@@ -96,8 +96,8 @@ impl Order {
     #[must_use]
     pub fn name(&self, cell: &Cell) -> String {
         let Grid { workloads, faults, .. } = &self.grid;
-        let plan = Plan { capacity: None, ..self.plan.clone() };
-        cell.name(&plan, &self.targets[cell.target], &*workloads[cell.workload], &faults[cell.faults])
+        let workload = &*workloads[cell.workload];
+        cell.name(&self.plan, &self.targets[cell.target], workload, &faults[cell.faults], false)
     }
 }
 
@@ -378,11 +378,12 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
-    /// The name of a cell.
+    /// The name of a cell, with the load that it is probed with next where it is searched.
     fn name(&self, index: usize) -> String {
         let cell = &self.cells[index];
         let workload = &*self.workloads[cell.workload];
-        cell.name(self.plan, &self.targets[cell.target], workload, &self.faults[cell.faults])
+        let is_probe = self.plan.capacity.is_some();
+        cell.name(self.plan, &self.targets[cell.target], workload, &self.faults[cell.faults], is_probe)
     }
 
     /// Runs one trial of one cell. A store that fails costs its cell, not the run.
