@@ -414,8 +414,8 @@ pub(crate) struct Output {
 /// What is done where other programs use the machine before a run.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct QuietOption {
-    /// Begin only while other programs use less than a quarter of the cores: wait for that, 5 minutes at most, or refuse at
-    /// once; exit status 8 where they go on
+    /// Begin a run only while other programs use less than a quarter of the cores: wait for that, 5 minutes at most, or refuse
+    /// at once; exit status 8 where they go on
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "wait")]
     pub(crate) quiet_machine: Option<QuietMachine>,
 }

@@ -17,7 +17,7 @@ use clap::{Args, Parser};
 use tokio::task::LocalSet;
 
 use crate::{
-    args::{Arguments, Command, Format, QuietMachine},
+    args::{Arguments, Command, Format, QuietMachine, QuietOption},
     carry_out::carry_out,
     commands::run::gateway_token,
     exit::{self, Status},
@@ -56,7 +56,7 @@ const ROUNDS: u32 = 5;
 
 /// Holds cells of one result, or of several a side, against each other.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("quiet_machine", |arg| arg.requires("run")))]
 pub(crate) struct Compare {
     /// The result file of A, or a folder of them; it is that of B, too, where none is given for it
     pub(crate) a_file: PathBuf,
@@ -84,13 +84,8 @@ pub(crate) struct Compare {
     /// Folder for the results of --run; runs that are there are kept or finished [default: a new one in results]
     #[arg(long, value_name = "FOLDER", requires = "run")]
     pub(crate) out: Option<PathBuf>,
-    /// Begin each run of --run only while other programs use less than a quarter of the cores: wait for that, 5 minutes at
-    /// most, or refuse at once; exit status 8 where they go on
-    #[arg(
-        long, requires = "run", value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
-        default_missing_value = "wait"
-    )]
-    pub(crate) quiet_machine: Option<QuietMachine>,
+    #[command(flatten)]
+    pub(crate) quiet_machine: QuietOption,
     /// What is printed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Format,
@@ -210,15 +205,21 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
     };
     let turns = turns(a, b, rounds, &folder);
     // both plans, and what there is of them, are checked by this before either is run
-    output::say(&expected(&turns)?);
-    fit(compare, &turns)?;
+    let orders = turns.iter().map(to_run).collect::<Result<Vec<Option<Order>>, _>>()?;
+    let left: Vec<&Order> = orders.iter().flatten().collect();
+    output::say(&expected(&left));
+    // what is complete is compared after the first round
+    if let [Some(of_a), Some(of_b), ..] = &orders[..] {
+        fit(compare, (a, &of_a.plan), (b, &of_b.plan))?;
+    }
     let (of_a, of_b) = (folder.join("a"), folder.join("b"));
     let done = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = interrupt::listen()?;
-            tell_machine(&turns).await?;
+            tell_machine(&left).await;
             for turn in &turns {
-                let status = Box::pin(run_turn(turn, rounds, &interrupt, compare.quiet_machine)).await?;
+                let status =
+                    Box::pin(run_turn(turn, rounds, &interrupt, compare.quiet_machine.quiet_machine)).await?;
                 if status != Status::Held {
                     return Ok(status);
                 }
@@ -328,41 +329,27 @@ async fn run_turn(
     }
 }
 
-/// Tells what would spoil the figures of the turns that are left.
-async fn tell_machine(turns: &[Turn<'_>]) -> Result<(), Failure> {
-    let orders: Vec<Order> =
-        turns.iter().filter_map(|turn| to_run(turn).transpose()).collect::<Result<_, _>>()?;
-    let orders: Vec<(&Order, Needs)> = orders.iter().map(|order| (order, Needs::of(order))).collect();
+/// Tells what would spoil the figures of the runs that are left.
+async fn tell_machine(left: &[&Order]) {
+    let orders: Vec<(&Order, Needs)> = left.iter().map(|order| (*order, Needs::of(order))).collect();
     if !orders.is_empty() {
         Machine::now(&orders).await.told().iter().for_each(|line| output::say(line));
     }
-    Ok(())
 }
 
-/// How long all turns will take, where their plans say it.
-fn expected(turns: &[Turn<'_>]) -> Result<String, Failure> {
-    let mut seconds = Some(0.0);
-    let mut left = 0;
-    for turn in turns {
-        let Some(order) = to_run(turn)? else { continue };
-        left += 1;
-        let took = driven_seconds(&order.plan, &order.grid).map(|(_, most)| most);
-        seconds = seconds.zip(took).map(|(all, took)| all + took);
-    }
-    let took = seconds.map(|seconds| {
+/// How long the runs that are left will take, where their plans say it.
+fn expected(left: &[&Order]) -> String {
+    let most = |order: &Order| driven_seconds(&order.plan, &order.grid).map(|(_, most)| most);
+    let took = left.iter().try_fold(0.0, |all, order| Some(all + most(order)?)).map(|seconds| {
         format!(": {} of trials, and besides the loading of data and the audits", lasting((seconds, seconds)))
     });
-    let runs = if left == 1 { "1 run".to_owned() } else { format!("{left} runs") };
-    Ok(format!("{runs}{}", took.unwrap_or_default()))
+    let runs = if left.len() == 1 { "1 run".to_owned() } else { format!("{} runs", left.len()) };
+    format!("{runs}{}", took.unwrap_or_default())
 }
 
 /// Refuses two plans that have no cells to compare, before the first of them is run.
-fn fit(compare: &Compare, turns: &[Turn<'_>]) -> Result<(), Failure> {
-    let plan_of = |turn: &Turn<'_>| Ok::<_, Failure>(to_run(turn)?.map(|order| order.plan));
-    let [a, b, ..] = turns else { return Ok(()) };
-    // what is complete is compared after the first round
-    let (Some(of_a), Some(of_b)) = (plan_of(a)?, plan_of(b)?) else { return Ok(()) };
-    let (a, b) = (a.plan.display(), b.plan.display());
+fn fit(compare: &Compare, (a, of_a): (&Path, &Plan), (b, of_b): (&Path, &Plan)) -> Result<(), Failure> {
+    let (a, b) = (a.display(), b.display());
     if of_a.workload != of_b.workload {
         return Err(Failure::Usage(format!(
             "{a} is a plan of {}, and {b} one of {}: they have nothing to compare\n  remedy: two plans of one workload",
@@ -390,7 +377,7 @@ fn going_on(compare: &Compare, b: &Path, folder: &Path) -> String {
         words.extend(choices.iter().map(|choice| format!("{option} {}", quoted(&choice.to_string()))));
     }
     words.extend(compare.fail_if.iter().map(|each| format!("--fail-if {}", quoted(&each.to_string()))));
-    match compare.quiet_machine {
+    match compare.quiet_machine.quiet_machine {
         None => {}
         Some(QuietMachine::Wait) => words.push("--quiet-machine".to_owned()),
         Some(QuietMachine::Refuse) => words.push("--quiet-machine=refuse".to_owned()),
