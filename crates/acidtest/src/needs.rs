@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use acidtest_lab::Lab;
 use acidtest_observe::{free_disk, free_memory};
-use acidtest_report::{bytes, count, distinct, lasting};
+use acidtest_report::{bytes, clients, count, distinct, lasting};
 use acidtest_runner::{Failure, Footprint, Order};
 
 use crate::order::driven_seconds;
@@ -91,8 +91,7 @@ impl Needs {
 pub(crate) fn load(order: &Order) -> String {
     let Order { plan, grid, .. } = order;
     let comes_and_goes = grid.workloads.iter().any(|workload| workload.visits().is_some());
-    let numbers = distinct(grid.cells.iter().map(|cell| cell.clients));
-    let who = if numbers == [1] { "client" } else { "clients" };
+    let who = clients(&distinct(grid.cells.iter().map(|cell| cell.clients)));
     let driven = match (&plan.capacity, plan.rates.as_slice()) {
         (Some(search), _) => {
             let objectives: Vec<String> = search.slo.iter().map(ToString::to_string).collect();
@@ -100,13 +99,12 @@ pub(crate) fn load(order: &Order) -> String {
         }
         _ if comes_and_goes => ", which come and go".to_owned(),
         (None, []) => ", closed loop".to_owned(),
-        (None, rates) => format!(", open loop at {} operations/s", listed(rates)),
+        (None, rates) => {
+            let rates: Vec<String> = rates.iter().map(ToString::to_string).collect();
+            format!(", open loop at {} operations/s", rates.join(", "))
+        }
     };
-    format!("load    {} {who}{driven}\n", listed(&numbers))
-}
-
-fn listed<T: ToString>(values: &[T]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    format!("load    {who}{driven}\n")
 }
 
 /// A size as readers see it.

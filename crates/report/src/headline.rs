@@ -146,7 +146,9 @@ pub(crate) fn common_durability(result: &RunResult) -> Option<String> {
     levels.next().filter(|_| levels.next().is_none())
 }
 
-pub(crate) fn clients(numbers: &[u32]) -> String {
+/// Numbers of clients: `1 client`, `4, 8 clients`.
+#[must_use]
+pub fn clients(numbers: &[u32]) -> String {
     let shown: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     format!("{} {}", shown.join(", "), if numbers == [1] { "client" } else { "clients" })
 }

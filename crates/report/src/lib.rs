@@ -46,6 +46,7 @@ pub use capacity::{
 pub use csv::{CsvError, csv};
 pub use errors::silent_from;
 pub use figure::{bytes, lasting, nanoseconds, rate};
+pub use headline::clients;
 pub use latency::{LatencyFigures, UnreadableHistogram, is_enough};
 pub use markdown::markdown;
 pub use notes::OTHERS;
