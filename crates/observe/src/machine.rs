@@ -99,35 +99,11 @@ fn escaped(path: &str) -> String {
     path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
 }
 
-/// The machine's CPU counters at one moment, of which two tell how busy it was between them.
-#[derive(Clone, Copy)]
-pub struct CpuReading(Cpu);
-
-impl CpuReading {
-    /// Reads them. None where the kernel does not report idle time.
-    #[must_use]
-    pub fn now() -> Option<Self> {
-        Cpu::read().map(Self)
-    }
-
-    /// Cores that were busy on average since the earlier reading.
-    #[must_use]
-    pub fn cores_busy_since(&self, earlier: &Self) -> f64 {
-        rate(self.0.busy_since(&earlier.0), self.0.seconds_since(&earlier.0))
-    }
-
-    /// Logical CPUs online.
-    #[must_use]
-    pub fn cores(&self) -> u64 {
-        self.0.cores.max(1)
-    }
-}
-
 /// Watches how busy the machine is.
 pub(crate) struct MachineWatch {
     /// `None` where the kernel does not report idle time.
-    first: Option<Cpu>,
-    last: Option<Cpu>,
+    first: Option<CpuReading>,
+    last: Option<CpuReading>,
     peak: Peak,
     pressure: [Option<u64>; 5],
 }
@@ -135,23 +111,23 @@ pub(crate) struct MachineWatch {
 impl MachineWatch {
     pub(crate) fn start(every: Duration) -> Self {
         let pressure = pressure();
-        let now = Cpu::read();
+        let now = CpuReading::now();
         Self { first: now, last: now, peak: Peak::new(every), pressure }
     }
 
     /// Reads the CPU counters.
     pub(crate) fn look(&mut self) {
-        let Some(now) = Cpu::read() else { return };
+        let Some(now) = CpuReading::now() else { return };
         if let Some(last) = self.last.replace(now) {
             self.peak.add(now.busy_since(&last), now.seconds_since(&last));
         }
     }
 
     /// Cores kept busy between two readings that this is called after, or since the start.
-    pub(crate) fn cores_since(&self, told: &mut Option<Cpu>) -> Option<f64> {
+    pub(crate) fn cores_since(&self, told: &mut Option<CpuReading>) -> Option<f64> {
         let (from, to) = (told.or(self.first)?, self.last?);
         *told = Some(to);
-        Some(rate(to.busy_since(&from), to.seconds_since(&from)))
+        Some(to.cores_busy_since(&from))
     }
 
     /// The use between the start and the last reading, which ended a span of `seconds`.
@@ -163,7 +139,7 @@ impl MachineWatch {
             Some((100.0 * rate(stalled.as_secs_f64(), seconds)).min(100.0))
         };
         let span = self.first.zip(self.last);
-        let cpu_mean = span.map_or(0.0, |(from, to)| rate(to.busy_since(&from), to.seconds_since(&from)));
+        let cpu_mean = span.map_or(0.0, |(from, to)| to.cores_busy_since(&from));
         let steal_mean = span.and_then(|(from, to)| {
             let ticks = to.stolen?.saturating_sub(from.stolen?);
             Some(rate(seconds_of(ticks), to.seconds_since(&from)))
@@ -171,7 +147,7 @@ impl MachineWatch {
         MachineUse {
             cpu_mean,
             cpu_max: self.peak.max(cpu_mean),
-            cores: self.last.map_or_else(|| usable_cores().into(), |last| last.cores.max(1)),
+            cores: self.last.map_or_else(|| usable_cores().into(), |last| last.cores()),
             steal_mean,
             pressure_cpu_some: percent(0),
             pressure_io_some: percent(1),
@@ -182,7 +158,7 @@ impl MachineWatch {
     }
 }
 
-/// CPU counters of the machine, in ticks, and when they were read.
+/// CPU counters of the machine, in ticks, and when they were read: two of them tell how busy it was between them.
 ///
 /// Busy time is the time that was neither idle nor stolen. The kernel measures how long a core is idle, but it only
 /// samples a busy core: the task that runs at the moment of a clock interrupt is charged the whole tick. Work in
@@ -190,7 +166,7 @@ impl MachineWatch {
 /// it. The sum of the sampled counters may therefore be less than what a single process used; the time that was not
 /// idle never is.
 #[derive(Clone, Copy)]
-pub(crate) struct Cpu {
+pub struct CpuReading {
     at: Instant,
     /// Ticks with nothing to do, or waiting for storage, over all cores.
     idle: u64,
@@ -198,8 +174,10 @@ pub(crate) struct Cpu {
     cores: u64,
 }
 
-impl Cpu {
-    fn read() -> Option<Self> {
+impl CpuReading {
+    /// Reads them. None where the kernel does not report idle time.
+    #[must_use]
+    pub fn now() -> Option<Self> {
         let stats = KernelStats::current().ok()?;
         Self::of(&stats, Instant::now())
     }
@@ -209,6 +187,18 @@ impl Cpu {
         let total = &stats.total;
         let idle = total.idle + total.iowait.unwrap_or(0);
         (idle > 0).then(|| Self { at, idle, stolen: total.steal, cores: cores(stats) })
+    }
+
+    /// Logical CPUs online.
+    #[must_use]
+    pub fn cores(&self) -> u64 {
+        self.cores.max(1)
+    }
+
+    /// Cores that were busy on average since the earlier reading.
+    #[must_use]
+    pub fn cores_busy_since(&self, earlier: &Self) -> f64 {
+        rate(self.busy_since(earlier), self.seconds_since(earlier))
     }
 
     fn seconds_since(&self, earlier: &Self) -> f64 {
@@ -267,13 +257,13 @@ mod tests {
             KernelStats::from_read(text.as_bytes(), &LocalSystemInfo).unwrap()
         };
         let begun = Instant::now();
-        let first = Cpu::of(&stat(1000, 50_000, 100, 0), begun).unwrap();
+        let first = CpuReading::of(&stat(1000, 50_000, 100, 0), begun).unwrap();
         let last = begun + Duration::from_secs(10);
-        let busy = |now: KernelStats| Cpu::of(&now, last).unwrap().busy_since(&first);
+        let busy = |now: KernelStats| CpuReading::of(&now, last).unwrap().busy_since(&first);
         assert!((busy(stat(1590, 51_080, 400, 0)) - 6.2).abs() < 1e-9, "by the time that was not idle");
         assert!((busy(stat(1590, 51_080, 400, 20)) - 6.0).abs() < 1e-9, "what was stolen was not used");
         assert!(busy(stat(1000, 52_010, 100, 0)).abs() < 1e-9, "ticks are rounded");
-        assert!(Cpu::of(&stat(0, 0, 0, 0), begun).is_none(), "no idle time was ever counted");
+        assert!(CpuReading::of(&stat(0, 0, 0, 0), begun).is_none(), "no idle time was ever counted");
     }
 
     #[test]

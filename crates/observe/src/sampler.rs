@@ -13,7 +13,7 @@ use std::{
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::{
-    machine::{Cpu, MachineWatch},
+    machine::{CpuReading, MachineWatch},
     process::{EndedProcess, Group, by_parent},
     resources::{LatelyUsed, ProcessUse, Resources},
 };
@@ -136,7 +136,7 @@ struct Told {
     at: Instant,
     /// CPU seconds of each group.
     cpu: Vec<f64>,
-    machine: Option<Cpu>,
+    machine: Option<CpuReading>,
 }
 
 impl Watch {
