@@ -1,5 +1,13 @@
 //! Errors between acidtest and a store outside the timed path.
 
+use std::fmt;
+
+/// What went wrong, with the remedy on a line of its own if there is one.
+#[must_use]
+pub fn with_remedy(said: &impl fmt::Display, remedy: Option<&str>) -> String {
+    remedy.map_or_else(|| said.to_string(), |remedy| format!("{said}\n  remedy: {remedy}"))
+}
+
 /// A store that could not be opened, prepared or read back. Every message says what failed, where, and the remedy;
 /// none holds a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

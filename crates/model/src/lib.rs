@@ -41,7 +41,7 @@ mod wording;
 
 pub use address::{Address, AddressError, Secret};
 pub use commands::Commands;
-pub use error::StoreError;
+pub use error::{StoreError, with_remedy};
 pub use figure::count;
 pub use guarantee::{
     Durability, EffectiveDurability, EffectiveSettings, Encryption, Isolation, Lock, UnknownWord,

@@ -1,7 +1,7 @@
 //! Why something could not be done: the three kinds that a command tells apart.
 
 use acidtest_lab::LabError;
-use acidtest_model::{StoreError, count};
+use acidtest_model::{StoreError, count, with_remedy};
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
@@ -53,11 +53,9 @@ impl From<LabError> for Failure {
 
 impl Failure {
     /// A store's failure in these words; with the remedy if it is that this process can open no more files.
-    pub(crate) fn store(mut said: String) -> Self {
-        if is_short_of_files(&said) && !said.contains("remedy: ") {
-            said.extend(["\n  remedy: ", &more_files()]);
-        }
-        Self::Store(said)
+    pub(crate) fn store(said: String) -> Self {
+        let has_none = is_short_of_files(&said) && !said.contains("remedy: ");
+        Self::Store(if has_none { with_remedy(&said, Some(&more_files())) } else { said })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, ops::Range};
 
-use acidtest_model::Address;
+use acidtest_model::{Address, with_remedy};
 use acidtest_transport::{TlsError, demand};
 use acidtest_workloads::{Attempt, Fault};
 use mysql_async::DriverError;
@@ -193,10 +193,7 @@ pub(crate) fn unreachable(error: &ConnectError, product: Product, address: &Addr
 
 /// Why a client could not connect, with the remedy if the server takes no more of them.
 pub(crate) fn client_words(error: &ConnectError) -> String {
-    match error.code().and_then(limit_reached) {
-        Some(remedy) => format!("{error}\n  remedy: {remedy}"),
-        None => error.to_string(),
-    }
+    with_remedy(error, error.code().and_then(limit_reached))
 }
 
 /// The remedy where an error says that there may be no more connections.
@@ -228,9 +225,8 @@ fn remedy(error: &ConnectError, product: Product, address: &Address) -> String {
         }
         (Some(1044), _) => "let the user use the database, or name another after the address's last slash",
         (Some(1049), _) => "create the database, or name none after the address's last slash",
-        (Some(code), _) if limit_reached(code).is_some() => limit_reached(code).unwrap_or_default(),
         (Some(1130), _) => "let the user log in from here",
-        (Some(_), _) => "see the server's log",
+        (Some(code), _) => limit_reached(code).unwrap_or("see the server's log"),
         (None, ConnectError::Client(OpenError::Login(_))) => match product {
             Product::MariaDb => "let the user log in by mysql_native_password",
             Product::MySql => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acidtest_model::{Address, Secret, StoreError};
+use acidtest_model::{Address, Secret, StoreError, with_remedy};
 use acidtest_transport::{TlsError, Transport};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -151,7 +151,7 @@ fn token_or_seed(secret: &Secret) -> Result<Login, &'static str> {
 
 /// A client's reason for having no connection, with its remedy if the server takes no more of them.
 pub(crate) fn client_words(error: &Error) -> String {
-    if is_crowded(error) { format!("{error}\n  remedy: {MORE_CONNECTIONS}") } else { error.to_string() }
+    with_remedy(error, is_crowded(error).then_some(MORE_CONNECTIONS))
 }
 
 /// Whether the server, or the account, has as many connections as it may.

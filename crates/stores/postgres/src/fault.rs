@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, io};
 
-use acidtest_model::Address;
+use acidtest_model::{Address, with_remedy};
 use acidtest_transport::{TlsError, demand};
 use acidtest_workloads::{Attempt, Fault};
 use tokio_postgres::error::SqlState;
@@ -136,12 +136,8 @@ pub(crate) fn client_words(error: &ConnectError) -> String {
         ConnectError::Driver(error) => error.code(),
         ConnectError::Silent => None,
     };
-    match code {
-        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => {
-            format!("{error}\n  remedy: {MORE_CONNECTIONS}")
-        }
-        _ => error.to_string(),
-    }
+    let is_crowded = code == Some(&SqlState::TOO_MANY_CONNECTIONS);
+    with_remedy(error, is_crowded.then_some(MORE_CONNECTIONS))
 }
 
 /// Why a connection could not be opened, and how the user can mend that.

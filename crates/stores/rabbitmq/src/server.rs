@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acidtest_model::{Address, Secret, StoreError};
+use acidtest_model::{Address, Secret, StoreError, with_remedy};
 use acidtest_transport::{TlsError, Transport, demand};
 use tokio::time::timeout;
 
@@ -62,13 +62,8 @@ impl ConnectOptions {
     /// # Errors
     /// The reason, with its remedy if the broker takes no more connections.
     pub(crate) async fn connect_client(&self) -> Result<Connection, String> {
-        self.connect().await.map_err(|error| {
-            if is_crowded(&error) {
-                format!("{error}\n  remedy: {MORE_CONNECTIONS}")
-            } else {
-                error.to_string()
-            }
-        })
+        let words = |error: Error| with_remedy(&error, is_crowded(&error).then_some(MORE_CONNECTIONS));
+        self.connect().await.map_err(words)
     }
 
     /// Connects for requests that are not measured.

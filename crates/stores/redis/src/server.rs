@@ -3,7 +3,7 @@
 use std::{fmt, io, time::Duration};
 
 use acidtest_engine::{Attempt, Fault};
-use acidtest_model::{Address, StoreError};
+use acidtest_model::{Address, StoreError, with_remedy};
 use acidtest_transport::{TlsError, Transport, demand};
 use redis::{Cmd, cmd};
 use tokio::time::timeout;
@@ -75,11 +75,9 @@ impl ConnectOptions {
     /// # Errors
     /// The reason, with its remedy if the server takes no more clients.
     pub(crate) async fn connect_client(&self) -> Result<Connection, String> {
-        self.connect().await.map_err(|error| match &error {
-            ConnectError::Refused(answer) if answer.is_crowded() => {
-                format!("{error}\n  remedy: {MORE_CLIENTS}")
-            }
-            _ => error.to_string(),
+        self.connect().await.map_err(|error| {
+            let is_crowded = matches!(&error, ConnectError::Refused(answer) if answer.is_crowded());
+            with_remedy(&error, is_crowded.then_some(MORE_CLIENTS))
         })
     }
 
