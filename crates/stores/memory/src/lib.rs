@@ -199,8 +199,7 @@ impl Memory {
     }
 
     /// The number of violations in a trial that an audit must see: those that are beyond doubt in the answers that
-    /// clients had and in the data that the store holds now. Ask after the trial's audit and before another trial
-    /// reuses its data.
+    /// clients had and in the data as they were when the trial's audit read them. Ask before another trial reuses the data.
     #[must_use]
     pub fn shown(&self, place: &Place) -> u64 {
         let tables = locked(&self.tables).get(&place.object("stock")).cloned();

@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -26,6 +29,9 @@ use crate::{
 pub(crate) struct Table {
     state: Mutex<State>,
     witness: Mutex<Witness>,
+    /// Violations that an audit must see, counted when the final entries were read last: a kill since then has nothing to do with
+    /// them.
+    shown: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -48,7 +54,7 @@ struct Witness(BTreeMap<Id, (Entry, Option<bool>)>);
 impl Table {
     fn new(world: &Arc<World>) -> Self {
         let state = State { rows: Vec::new(), later: Vec::new(), journal: Journal::new(world) };
-        Self { state: Mutex::new(state), witness: Mutex::default() }
+        Self { state: Mutex::new(state), witness: Mutex::default(), shown: AtomicU64::new(0) }
     }
 
     /// The locked state, after all rows have come that are due by now.
@@ -68,10 +74,15 @@ impl Table {
 
     /// The number of violations that an audit of this trial must see.
     pub(crate) fn shown(&self) -> u64 {
+        self.shown.load(Relaxed)
+    }
+
+    /// Counts the violations in the final entries.
+    fn look(&self, state: &State) {
         let Witness(accounts) = &*locked(&self.witness);
         let mut stored: BTreeMap<Id, u64> = BTreeMap::new();
         let mut seen = 0;
-        for (id, entry) in &self.settled().rows {
+        for (id, entry) in &state.rows {
             match accounts.get(&entry.id).filter(|(sent, _)| sent.id.to_string() == *id) {
                 None => seen += 1,
                 Some((sent, _)) => {
@@ -84,7 +95,7 @@ impl Table {
             let count = stored.get(id).copied().unwrap_or(0);
             count > 1 || (*kept == Some(true) && count == 0) || (*kept == Some(false) && count > 0)
         };
-        seen + accounts.iter().filter(wrong).count() as u64
+        self.shown.store(seen + accounts.iter().filter(wrong).count() as u64, Relaxed);
     }
 }
 
@@ -153,7 +164,9 @@ impl LogsStore for Memory {
             while !table.settled().later.is_empty() {
                 sleep(Duration::from_millis(1)).await;
             }
-            for (id, entry) in &table.settled().rows {
+            let state = table.settled();
+            table.look(&state);
+            for (id, entry) in &state.rows {
                 visit(&StoredEntry { id, ..entry.stored() });
             }
             Ok(())

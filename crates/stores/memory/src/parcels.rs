@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use acidtest_model::{Lock, StoreError, Task};
@@ -34,6 +37,8 @@ pub(crate) struct Table {
     state: Mutex<State>,
     latches: Vec<tokio::sync::Mutex<()>>,
     witness: Mutex<Witness>,
+    /// Violations that an audit must see, counted when the final scans were read last: a kill since then has nothing to do with them.
+    shown: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -99,8 +104,13 @@ impl Table {
 
     /// The number of violations that an audit of this trial must see.
     pub(crate) fn shown(&self) -> u64 {
-        let state = self.settled();
-        locked(&self.witness).shown(state.parcels.values().flatten())
+        self.shown.load(Relaxed)
+    }
+
+    /// Counts the violations in the final scans.
+    fn look(&self, state: &State) {
+        let shown = locked(&self.witness).shown(state.parcels.values().flatten());
+        self.shown.store(shown, Relaxed);
     }
 }
 
@@ -173,7 +183,7 @@ impl ParcelsStore for Memory {
         }
         let witness = Mutex::new(Witness::over(state.parcels.values().flatten(), self.world.exact));
         let latches = (0..LATCHES).map(|_| tokio::sync::Mutex::default()).collect();
-        let table = Arc::new(Table { state: Mutex::new(state), latches, witness });
+        let table = Arc::new(Table { state: Mutex::new(state), latches, witness, shown: AtomicU64::new(0) });
         locked(&self.parcels).insert(place.object("scans"), table);
         Box::pin(async { Ok(()) })
     }
@@ -196,7 +206,9 @@ impl ParcelsStore for Memory {
             let doing = "reading the final scans";
             let table = self.parcels_of(place).ok_or_else(|| gone(doing, "they were never loaded"))?;
             self.is_there(doing)?;
-            table.settled().parcels.values().flatten().for_each(|row| each(row.stored()));
+            let state = table.settled();
+            table.look(&state);
+            state.parcels.values().flatten().for_each(|row| each(row.stored()));
             Ok(())
         })
     }

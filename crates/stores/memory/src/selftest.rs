@@ -452,3 +452,31 @@ impl Case {
         Ok(driven)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use acidtest_workloads::Verdict;
+
+    use super::*;
+
+    /// By the system's clock a kill can come between the audit and the question of what it had to see.
+    #[test]
+    fn what_a_kill_after_the_audit_takes_was_not_for_it_to_see() {
+        for case in [Case::inventory(), Case::records("insert:1", 1), Case::logs(1), Case::parcels(1)] {
+            let case = case.with(Faults::bug(Bug::LoseClient));
+            by(Clock::Simulated, || async {
+                let store = case.store(5);
+                store.plant(false);
+                let driven = case.drive(&store, 5, LENGTH, None).await.unwrap();
+                let name = case.workload.name;
+                assert_eq!((driven.audited.audit.verdict, driven.shown), (Verdict::Holds, 0), "{name}");
+                store.plant(true);
+                let kills = store.kills();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                assert!(store.kills() > kills, "{name}");
+                let place = Place { namespace: "selftest".to_owned(), trial: 0 };
+                assert_eq!(store.shown(&place), 0, "{name}");
+            });
+        }
+    }
+}
