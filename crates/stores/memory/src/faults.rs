@@ -259,6 +259,10 @@ pub struct Faults {
     pub outages: bool,
     /// Whether nobody is told of the outages, as of a server that somebody else starts again.
     pub unasked: bool,
+    /// Whether connections end at a pooler, or a proxy with connections of its own, and so outlive an outage: what is asked
+    /// meanwhile, or was on its way when it began, is answered with an error. Of no effect on a queue, whose consumers hold messages
+    /// by their connection.
+    pub pooled: bool,
     /// Whether a queue does not tell first deliveries from redeliveries.
     pub unflagged: bool,
     /// Whether a queue hands out messages in advance and leaves consumers' acknowledgements without an answer, so that a
@@ -339,6 +343,7 @@ impl fmt::Display for Faults {
             share(self.redeliveries, "delivered again"),
             is(self.outages, "away now and then"),
             is(self.unasked, "which nobody is told of"),
+            is(self.pooled, "behind a pooler"),
             is(self.unflagged, "no flags"),
             is(self.unconfirmed, "no answers to acknowledgements"),
             is(self.to_the_end, "to the end"),

@@ -240,7 +240,7 @@ impl Connector for MemoryConnector {
     async fn connect(&self) -> Result<Connection, String> {
         let table = self.table.clone().ok_or("the stock was never loaded")?;
         let plant = || Plant::new(&self.world, self.world.faults);
-        let link = Link::open(plant(), false)?;
+        let link = Link::open(plant())?;
         let (lock, connection) = (self.lock, link.number);
         Ok(Connection { link, store: Client { table, lock, plant: plant(), connection } })
     }

@@ -134,7 +134,7 @@ impl Connector for MemoryConnector {
     async fn connect(&self) -> Result<Connection, String> {
         let tables = self.tables.clone().ok_or("nothing was loaded")?;
         let plant = || Plant::new(&self.world, self.world.faults);
-        Ok(Connection { link: Link::open(plant(), false)?, tables, value: self.value, plant: plant() })
+        Ok(Connection { link: Link::open(plant())?, tables, value: self.value, plant: plant() })
     }
 }
 

@@ -195,7 +195,7 @@ impl logs::Connector for Connector {
 
     async fn connect(&self) -> Result<Connection, String> {
         let plant = || Plant::new(&self.world, self.world.faults);
-        Ok(Connection { table: Arc::clone(&self.table), link: Link::open(plant(), false)?, plant: plant() })
+        Ok(Connection { table: Arc::clone(&self.table), link: Link::open(plant())?, plant: plant() })
     }
 }
 

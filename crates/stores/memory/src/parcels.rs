@@ -256,7 +256,7 @@ impl Connector for MemoryConnector {
     async fn connect(&self) -> Result<Connection, String> {
         let table = self.table.clone().ok_or("the scans were never loaded")?;
         let plant = || Plant::new(&self.world, self.world.faults);
-        Ok(Connection { link: Link::open(plant(), false)?, table, lock: self.lock, plant: plant() })
+        Ok(Connection { link: Link::open(plant())?, table, lock: self.lock, plant: plant() })
     }
 }
 

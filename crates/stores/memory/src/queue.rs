@@ -301,7 +301,7 @@ impl queue::Connector for Connector {
 
     async fn publisher(&self) -> Result<Publisher, String> {
         let (queue, is_calm) = (self.queue()?, is_edge(&self.wanted.delivery));
-        let link = Link::open(self.plant(is_calm), is_calm)?;
+        let link = Link::of_queue(self.plant(is_calm), is_calm)?;
         let plant = self.plant(is_calm);
         let (ack, connection, cut) = (self.wanted.delivery.ack, link.number, None);
         let (written, answers) = (Vec::new(), Vec::new());
@@ -311,7 +311,7 @@ impl queue::Connector for Connector {
     async fn subscriber(&self) -> Result<Subscriber, String> {
         let (queue, is_edge) = (self.queue()?, is_edge(&self.wanted.delivery));
         let is_calm = is_edge && !self.world.faults.to_the_end;
-        let link = Link::open(self.plant(is_calm), is_calm)?;
+        let link = Link::of_queue(self.plant(is_calm), is_calm)?;
         let (number, plant) = (link.number, self.plant(is_calm));
         let (fetched, held) = (VecDeque::new(), Vec::new());
         let client = Client { queue, number, plant, wanted: self.wanted, fetched, held, stopped: false };

@@ -462,7 +462,7 @@ impl Connector for MemoryConnector {
     async fn connect(&self) -> Result<Connection, String> {
         let table = self.table.clone().ok_or("the records were never loaded")?;
         let plant = || Plant::new(&self.world, self.world.faults);
-        let link = Link::open(plant(), false)?;
+        let link = Link::open(plant())?;
         let (wanted, connection) = (self.wanted, link.number);
         Ok(Connection { link, store: Client { table, wanted, plant: plant(), connection }, begun: None })
     }

@@ -109,6 +109,10 @@ impl World {
         self.seeds.fetch_add(1, Relaxed)
     }
 
+    fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Relaxed)
+    }
+
     /// Turns the planted bug on or off from now on.
     pub(crate) fn plant(&self, does: bool) {
         self.is_sound.store(!does, Relaxed);
@@ -210,30 +214,45 @@ pub(crate) struct Link {
     plant: Plant,
     /// The connection's number, as the history shows it.
     pub(crate) number: u64,
-    /// Number of outages when the connection was opened.
+    /// Number of outages when the connection was opened; of one that ends at a pooler, when the request was passed on.
     left: u64,
     is_cut: bool,
+    /// Whether it ends at a pooler.
+    is_pooled: bool,
 }
 
 impl Link {
-    /// Opens a connection, or fails during an outage. A calm one, before or after a trial, has no faults but the bug
-    /// and the missing flags and confirmations of a queue.
-    pub(crate) fn open(plant: Plant, is_calm: bool) -> Result<Self, String> {
-        let number = plant.world.connections.fetch_add(1, Relaxed);
-        let mut plant = plant;
+    /// Opens a connection, or fails during an outage, which a pooler does not.
+    pub(crate) fn open(plant: Plant) -> Result<Self, String> {
+        if plant.faults.pooled {
+            let number = plant.world.next_connection();
+            return Ok(Self { plant, number, left: 0, is_cut: false, is_pooled: true });
+        }
+        Self::of_queue(plant, false)
+    }
+
+    /// Opens a queue's connection, which messages are held by and no pooler is before, or fails during an outage. A calm one,
+    /// before or after a trial, has no faults but the bug and the missing flags and confirmations.
+    pub(crate) fn of_queue(mut plant: Plant, is_calm: bool) -> Result<Self, String> {
+        let number = plant.world.next_connection();
+        let mut left = 0;
         if is_calm {
             let Faults { bug, every, unflagged, unconfirmed, .. } = plant.faults;
             plant.faults = Faults { bug, every, unflagged, unconfirmed, ..Faults::default() };
-            return Ok(Self { plant, number, left: 0, is_cut: false });
+        } else {
+            left = plant.world.presence().ok_or("the store is away")?;
         }
-        let left = plant.world.presence().ok_or("the store is away")?;
-        Ok(Self { plant, number, left, is_cut: false })
+        Ok(Self { plant, number, left, is_cut: false, is_pooled: false })
     }
 
     /// Whether the connection is lost: cut, or older than the last outage.
     pub(crate) fn is_gone(&self) -> bool {
-        let outlived = self.plant.faults.outages && self.plant.world.presence() != Some(self.left);
-        self.is_cut || outlived
+        self.is_cut || (!self.is_pooled && self.is_outlived())
+    }
+
+    /// Whether an outage has begun since the connection was opened, or its pooler has passed the request on.
+    fn is_outlived(&self) -> bool {
+        self.plant.faults.outages && self.plant.world.presence() != Some(self.left)
     }
 
     /// Draws the delay of a request or of an answer: none, or 1 to 12 ms.
@@ -259,10 +278,17 @@ impl Link {
     /// Carries a request to the store, after its delay.
     ///
     /// # Errors
-    /// If the connection is lost, so that the request does not arrive.
+    /// If the connection is lost, or the store is away behind a pooler, so that the request does not arrive.
     pub(crate) async fn carry(&mut self) -> Result<(), Fault> {
         self.slow().await;
-        if self.is_lost() { Err(Fault::lost("planted: the connection is gone")) } else { Ok(()) }
+        if self.is_lost() {
+            return Err(Fault::lost("planted: the connection is gone"));
+        }
+        if self.is_pooled {
+            let there = self.plant.world.presence();
+            self.left = there.ok_or_else(|| Fault::answered("planted: the pooler has no server"))?;
+        }
+        Ok(())
     }
 
     /// Carries an operation to the store, after its delay.
@@ -294,10 +320,16 @@ impl Link {
     /// Carries an answer back, after its delay.
     ///
     /// # Errors
-    /// If the connection is lost; the operation has been applied all the same.
+    /// If the connection is lost, or that of a pooler to the store; the operation has been applied all the same.
     pub(crate) async fn answer<T>(&mut self, answer: T) -> Result<T, Fault> {
         self.slow().await;
-        if self.is_lost() { Err(Fault::lost("planted: the answer is lost")) } else { Ok(answer) }
+        if self.is_lost() {
+            return Err(Fault::lost("planted: the answer is lost"));
+        }
+        if self.is_pooled && self.is_outlived() {
+            return Err(Fault::answered("planted: the pooler has lost its server"));
+        }
+        Ok(answer)
     }
 
     /// Carries an operation's outcome back, after its delay; the outcome is unknown if the answer is lost, or swapped for an error.

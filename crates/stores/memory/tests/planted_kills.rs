@@ -62,7 +62,8 @@ fn whatever_is_lost_the_lock_is_not_accused() {
         for (case, bug) in
             cases().into_iter().zip([Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient].repeat(9))
         {
-            let faults = Faults { unanswered: if seed % 3 == 0 { 0.05 } else { 0.0 }, ..Faults::bug(bug) };
+            let unanswered = if seed % 3 == 0 { 0.05 } else { 0.0 };
+            let faults = Faults { unanswered, pooled: seed % 2 == 0, ..Faults::bug(bug) };
             let case = case.with(faults);
             let (_, audit) = common::judged(&case, seed);
             assert_eq!(
@@ -142,7 +143,7 @@ fn a_store_that_restarts_unasked_and_loses_writes_is_not_accused() {
         for (case, bug) in
             cases().into_iter().zip([Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient].repeat(9))
         {
-            let case = case.with(Faults { unasked: true, ..Faults::bug(bug) });
+            let case = case.with(Faults { unasked: true, pooled: seed % 2 == 0, ..Faults::bug(bug) });
             let (driven, audit) = common::judged(&case, seed);
             let shown = format!("{}, lock {}, seed {seed}: {audit:?}", case.meaning(), case.lock);
             assert!(!audit.breaks_promise(&[] as &[&str]), "{shown}");
@@ -187,6 +188,22 @@ fn a_correct_store_that_is_killed_a_thousand_times_raises_no_alarm() {
             seed += 1;
             let case = case.with(Faults { unanswered: if seed % 3 == 0 { 0.05 } else { 0.0 }, ..faults });
             kills += common::holds(&case, seed).kills;
+        }
+    }
+}
+
+/// Behind a pooler a connection outlives the store, and its client learns of a kill by errors alone, if at all.
+#[test]
+fn a_correct_store_that_is_killed_behind_a_pooler_raises_no_alarm() {
+    let pooled = Faults { outages: true, pooled: true, ..Faults::default() };
+    for case in cases().into_iter().filter(|case| case.workload.name != "queue") {
+        for seed in 0..5 {
+            for faults in [pooled, Faults { unasked: true, ..pooled }] {
+                let driven = common::holds(&case.clone().with(faults), seed);
+                let told = format!("{:?}", driven.measurement.faults);
+                assert!(driven.kills > 0 && told.contains("the pooler has no server"), "{told}");
+                assert!(!told.contains("connection is gone"), "{told}");
+            }
         }
     }
 }
