@@ -811,6 +811,15 @@ mod tests {
     use super::*;
     use crate::sample::Grid;
 
+    #[test]
+    fn a_figure_is_read_as_it_was_written() {
+        for number in 1..1000 {
+            let figure = f64::from(number) * 96.398_021_843_004_56;
+            let written = serde_json::to_string(&figure).unwrap();
+            assert_eq!(serde_json::from_str::<f64>(&written).unwrap().to_bits(), figure.to_bits(), "{written}");
+        }
+    }
+
     /// A fault of a trial of ten seconds, with the acknowledgements before and after it.
     fn injected(at: f64, last_ok: Option<f64>, next_ok: Option<f64>) -> InjectionFigures {
         InjectionFigures {
