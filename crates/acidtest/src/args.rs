@@ -325,6 +325,9 @@ pub(crate) struct Driving {
     /// Longest time for an operation with all its attempts; then it is unknown [default: 10s]
     #[arg(long)]
     pub(crate) timeout: Option<Span>,
+    /// Longest time to open a connection, TLS and login included: more for a server that is slow to take many clients [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) connect_timeout: Option<Span>,
     /// Attempts after a conflict [default: 100]
     #[arg(long)]
     pub(crate) max_retries: Option<u32>,
@@ -597,6 +600,7 @@ impl Run {
             ("stores", grid.store.is_some()),
             ("trials", grid.trials.is_some()),
             ("timeout", driving.timeout.is_some()),
+            ("connect_timeout", driving.connect_timeout.is_some()),
             ("seed", driving.seed.is_some()),
             ("namespace", output.namespace.is_some()),
             ("locks", grid.lock.is_some()),
@@ -676,6 +680,7 @@ impl Run {
         set(&mut plan.rates, driving.rate.as_ref());
         set(&mut plan.arrivals, driving.arrivals.map(ArrivalKind::from).as_ref());
         set(&mut plan.timeout, driving.timeout.as_ref());
+        set(&mut plan.connect_timeout, driving.connect_timeout.as_ref());
         set(&mut plan.max_retries, driving.max_retries.as_ref());
         set(&mut plan.on_refused, driving.on_refused.map(RefusedKind::from).as_ref());
         set(&mut plan.duty, driving.duty.as_ref());

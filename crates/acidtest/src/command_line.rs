@@ -35,6 +35,7 @@ pub(crate) fn command_line(plan: &Plan) -> String {
     words.list("rate", &plan.rates, &usual.rates);
     words.one("arrivals", &written(&plan.arrivals), &written(&usual.arrivals));
     words.one("timeout", &plan.timeout, &usual.timeout);
+    words.one("connect-timeout", &plan.connect_timeout, &usual.connect_timeout);
     words.one("max-retries", &plan.max_retries, &usual.max_retries);
     words.one("on-refused", &written(&plan.on_refused), &written(&usual.on_refused));
     words.one("duty", &plan.duty, &usual.duty);
@@ -160,7 +161,7 @@ mod tests {
             "acidtest run inventory",
             "acidtest run records --store sqlite,postgres://ann@db.example/shop --fault 'kill@3s+pause@6s:1s,none' --mix 'read:95+update:5'",
             "acidtest capacity parcels --slo 'p99<5ms,insert:p99<4ms' --demand 4051/s --growth 3%/month --probes 24 --hold '1m 30s'",
-            "acidtest run queue --ack none,confirm --persistent false --replace --keep --rate 250.5,3000 --arrivals constant",
+            "acidtest run queue --ack none,confirm --persistent false --replace --keep --rate 250.5,3000 --arrivals constant --connect-timeout 30s",
             "acidtest run inventory --trace 500 --duty 0.25 --skip-unsupported --namespace mine --fits 30.7GB",
         ];
         for plan in drawn.chain(more.iter().map(|line| typed(line))) {

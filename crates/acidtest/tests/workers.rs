@@ -63,6 +63,7 @@ fn trial(
             namespace: "acidtest",
             run: "run 1",
             replace: false,
+            connect_timeout: Address::CONNECT_TIMEOUT,
             size: ServerSize::default(),
             host: None,
         };

@@ -65,6 +65,8 @@ pub struct Load {
     pub extent: Extent,
     /// The time limit of an operation, all its attempts included. An operation in flight at its limit is unknown.
     pub timeout: Duration,
+    /// How long opening a connection may take, from a client's turn to open its own.
+    pub connect_timeout: Duration,
     /// How many times at most an operation is tried again after conflicts.
     pub max_retries: u32,
     /// The way to go on when the store refuses an operation.
@@ -80,7 +82,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// A closed loop of the given length, with the defaults of the command line: no warm-up, 10 s timeout, 100
+    /// A closed loop of the given length, with the defaults of the command line: no warm-up, 10 s timeout, 5 s to connect, 100
     /// retries, refusals counted; and one thread for each core.
     #[must_use]
     pub fn closed(operations: &'static [&'static str], extent: Extent) -> Self {
@@ -93,6 +95,7 @@ impl Load {
             warmup: Duration::ZERO,
             extent,
             timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
             max_retries: 100,
             on_refused: OnRefused::Count,
             duty: 1.0,

@@ -50,9 +50,6 @@ const ABSENT: u64 = 1_000_000_000;
 /// Nanoseconds (50 ms) until a client that comes and goes tries again to open its connection.
 const KNOCK: u64 = 50_000_000;
 
-/// Nanoseconds (5 s) that opening a connection may take.
-const CONNECT: u64 = 5_000_000_000;
-
 /// Nanoseconds (1 ms) until a client tries again to reach a server that was away, or that turned it away. The wait doubles with
 /// each further try.
 const RETURN: u64 = 1_000_000;
@@ -764,10 +761,10 @@ impl Seat {
         let shared = Arc::clone(&self.shared);
         // none if the trial is abandoned meanwhile, or all connections are to be closed, which ends the attempt, too
         let _turn = self.guard(shared.connecting.acquire(), u64::MAX).await;
-        let deadline = self.shared.clock.now().saturating_add(CONNECT);
+        let time = shared.load.connect_timeout;
+        let deadline = self.shared.clock.now().saturating_add(nanos(time));
         let answer = self.guard(connecting, deadline).await;
-        let in_time = || Err(format!("no connection within {:?}", Duration::from_nanos(CONNECT)));
-        let opened = answer.unwrap_or_else(in_time);
+        let opened = answer.unwrap_or_else(|| Err(format!("no connection within {time:?}")));
         self.connected = opened.is_ok();
         self.returns.opened = self.shared.clock.now();
         opened

@@ -773,6 +773,11 @@ fn clients_are_greeted_one_after_the_other() {
     let deaf = Arc::new(World { greeting: Duration::from_hours(1), ..World::default() });
     let measurement = simulated(for_millis(100), tasks(300, &deaf, &script));
     assert_eq!(measurement.stopped, Some(Stop::NoConnection("no connection within 5s".to_owned())));
+    // one that is given more time greets them all
+    let slow = Arc::new(World { greeting: Duration::from_millis(400), ..World::default() });
+    let load = Load { connect_timeout: Duration::from_mins(1), ..for_millis(100) };
+    let measurement = simulated(load, tasks(100, &slow, &script));
+    assert_eq!((measurement.stopped, slow.connections.load(SeqCst)), (None, 100));
 }
 
 #[test]

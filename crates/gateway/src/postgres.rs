@@ -3,7 +3,7 @@
 use std::{collections::HashMap, ops::Deref, sync::Arc, time::Duration};
 
 use acidtest_model::Address;
-use acidtest_transport::{CONNECT, TlsError, Transport};
+use acidtest_transport::{TlsError, Transport};
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, Config, NoTls, Statement, config::SslMode, error::SqlState};
 #[cfg(feature = "tls")]
@@ -38,7 +38,7 @@ impl Session {
             .port(address.port.unwrap_or(PORT))
             .application_name("acidtest gateway")
             .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable })
-            .connect_timeout(CONNECT);
+            .connect_timeout(address.connect_timeout);
         if let Some(user) = &address.user {
             config.user(user);
         }

@@ -1,6 +1,6 @@
 //! The address of a store: a URL whose password is never shown.
 
-use std::{fmt, net::IpAddr};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use url::Url;
 
@@ -62,6 +62,8 @@ pub struct Address {
     pub path: String,
     /// What it says of TLS; none where it asks for none. The scheme is that of the same address without TLS.
     pub tls: Option<Box<Tls>>,
+    /// How long opening a connection may take, with its handshake of TLS and its login. No address says it: it is the plan's.
+    pub connect_timeout: Duration,
 }
 
 /// Schemes whose address is the path of a file or folder, not a host.
@@ -70,6 +72,9 @@ const FILES: [&str; 2] = ["sqlite", "fjall"];
 const EXAMPLE: &str = "scheme://user:password@host:port/database, or sqlite:path";
 
 impl Address {
+    /// How long opening a connection may take where nobody says otherwise.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
     /// Whether addresses of this scheme name a Unix socket by it, as `redis+unix` does. They are refused.
     #[must_use]
     pub fn is_of_sockets(scheme: &str) -> bool {
@@ -138,6 +143,7 @@ impl Address {
             path: decoded(url.path().trim_start_matches('/'))
                 .ok_or_else(|| bad("the database name is not UTF-8"))?,
             tls: tls.map(Box::new),
+            connect_timeout: Self::CONNECT_TIMEOUT,
         })
     }
 
@@ -152,6 +158,7 @@ impl Address {
             port: None,
             path: path.to_owned(),
             tls: None,
+            connect_timeout: Self::CONNECT_TIMEOUT,
         }
     }
 
@@ -166,6 +173,7 @@ impl Address {
             port: Some(port),
             path: path.to_owned(),
             tls: None,
+            connect_timeout: Self::CONNECT_TIMEOUT,
         }
     }
 

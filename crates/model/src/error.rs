@@ -1,11 +1,34 @@
 //! Errors between acidtest and a store outside the timed path.
 
-use std::fmt;
+use std::{fmt, time::Duration};
+
+use crate::Span;
 
 /// What went wrong, with the remedy on a line of its own if there is one.
 #[must_use]
 pub fn with_remedy(said: &impl fmt::Display, remedy: Option<&str>) -> String {
     remedy.map_or_else(|| said.to_string(), |remedy| format!("{said}\n  remedy: {remedy}"))
+}
+
+/// Why there is no connection: opening one took longer than it may (`connect_timeout` of a plan).
+#[must_use]
+pub fn no_connection_within(time: Duration) -> String {
+    format!("no connection within {}", Span(time))
+}
+
+/// The same where it is the handshake of TLS that took as long as this.
+#[must_use]
+pub fn no_tls_within(time: Duration) -> String {
+    format!("the handshake of TLS was not answered within {}", Span(time))
+}
+
+/// Whether an error is that opening a connection took longer than it may: drivers, and errors of a client, hand on no more than
+/// words.
+#[must_use]
+pub fn took_too_long(said: &str) -> bool {
+    ["no connection within ", "the handshake of TLS was not answered within "]
+        .iter()
+        .any(|words| said.contains(words))
 }
 
 /// A store that could not be opened, prepared or read back. Every message says what failed, where, and the remedy;

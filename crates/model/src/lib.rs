@@ -41,7 +41,7 @@ mod wording;
 
 pub use address::{Address, AddressError, Secret};
 pub use commands::Commands;
-pub use error::{StoreError, with_remedy};
+pub use error::{StoreError, no_connection_within, no_tls_within, took_too_long, with_remedy};
 pub use figure::count;
 pub use guarantee::{
     Durability, EffectiveDurability, EffectiveSettings, Encryption, Isolation, Lock, UnknownWord,

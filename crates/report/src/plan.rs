@@ -89,6 +89,9 @@ pub struct Plan {
     /// Longest time of an operation with all its attempts; one that is still in flight then has the outcome unknown.
     #[serde(default = "defaults::timeout")]
     pub timeout: Span,
+    /// Longest time that opening a connection takes, with its handshake of TLS and its login.
+    #[serde(default = "defaults::connect_timeout", skip_serializing_if = "defaults::is_connect_timeout")]
+    pub connect_timeout: Span,
     /// Most attempts of an operation after a conflict.
     #[serde(default = "defaults::max_retries")]
     pub max_retries: u32,
@@ -220,6 +223,7 @@ impl Plan {
             rates: Vec::new(),
             arrivals: ArrivalKind::default(),
             timeout: defaults::timeout(),
+            connect_timeout: defaults::connect_timeout(),
             max_retries: defaults::max_retries(),
             on_refused: RefusedKind::default(),
             duty: defaults::duty(),
@@ -284,7 +288,7 @@ impl Plan {
 mod defaults {
     use std::time::Duration;
 
-    use acidtest_model::{Durability, Encryption, Lock, Objective, Share, Span};
+    use acidtest_model::{Address, Durability, Encryption, Lock, Objective, Share, Span};
 
     pub(super) fn slo() -> Vec<Objective> {
         ["p99<20ms", "errors<0.1%"].into_iter().filter_map(|text| text.parse().ok()).collect()
@@ -341,6 +345,15 @@ mod defaults {
 
     pub(super) fn timeout() -> Span {
         Span(Duration::from_secs(10))
+    }
+
+    pub(super) fn connect_timeout() -> Span {
+        Span(Address::CONNECT_TIMEOUT)
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+    pub(super) fn is_connect_timeout(timeout: &Span) -> bool {
+        *timeout == connect_timeout()
     }
 
     pub(super) fn max_retries() -> u32 {

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use acidtest_lab::Deployment;
-use acidtest_model::{Address, Hosting, Role, StoreError};
+use acidtest_model::{Address, Hosting, Role, Span, StoreError};
 use acidtest_workloads::{Store, hosted::Hosted};
 
-use crate::{Failure, Interrupt, OpenOptions, Target};
+use crate::{Failure, Interrupt, OpenOptions, Target, failure::MORE_TIME};
 
-/// How long opening a store may take.
-const OPENING: Duration = Duration::from_secs(10);
+/// Connections that a store opens one after the other when it is opened, at most, with all that is asked on them.
+const OPENED: u32 = 4;
 
 /// How long a private server may take until its first answer.
 pub(crate) const READY: Duration = Duration::from_mins(1);
@@ -50,15 +50,15 @@ pub(crate) async fn open(
         }
         target.opener.open(address, options).await
     };
-    let opened = tokio::time::timeout(OPENING, opened).await;
+    let time = address.connect_timeout * OPENED;
+    let opened = tokio::time::timeout(time, opened).await;
     opened.unwrap_or_else(|_| {
         Err(StoreError::Unreachable {
             address: address.to_string(),
-            cause: format!(
-                "something accepts connections there and does not answer within {} s",
-                OPENING.as_secs()
+            cause: format!("something accepts connections there and does not answer within {}", Span(time)),
+            remedy: format!(
+                "check host and port, and that the server is not stopped or overloaded; {MORE_TIME}"
             ),
-            remedy: "check host and port, and that the server is not stopped or overloaded".to_owned(),
         })
     })
 }
@@ -71,7 +71,7 @@ pub(crate) fn is_hosted(target: &Target, address: &Address) -> bool {
 /// Whether somebody takes connections there.
 pub(crate) async fn takes_connections(address: &Address) -> bool {
     let opened = tokio::net::TcpStream::connect((address.host.as_str(), address.port.unwrap_or_default()));
-    matches!(tokio::time::timeout(OPENING, opened).await, Ok(Ok(_)))
+    matches!(tokio::time::timeout(address.connect_timeout, opened).await, Ok(Ok(_)))
 }
 
 /// Waits for the first answer of a private server, and opens the store on it.

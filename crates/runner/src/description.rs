@@ -1,5 +1,7 @@
 //! The description of what a process is to drive in a trial: data, and nothing that only this machine knows.
 
+use std::time::Duration;
+
 use acidtest_engine::Load;
 use acidtest_model::{Address, Durability, Role, Secret, StoreError, Tls};
 use acidtest_workloads::{Place, TrialSetup, Values, Workload, WorkloadTrial, hosted::HostedTrial};
@@ -47,6 +49,7 @@ pub struct WrittenAddress {
     path: String,
     #[serde(default)]
     tls: Option<Box<Tls>>,
+    connect_timeout: Duration,
 }
 
 impl std::fmt::Debug for WrittenAddress {
@@ -57,16 +60,17 @@ impl std::fmt::Debug for WrittenAddress {
 
 impl From<&Address> for WrittenAddress {
     fn from(address: &Address) -> Self {
-        let Address { scheme, user, password, host, port, path, tls } = address.clone();
+        let Address { scheme, user, password, host, port, path, tls, connect_timeout } = address.clone();
         let password = password.map(|password| password.reveal().to_owned());
-        Self { scheme, user, password, host, port, path, tls }
+        Self { scheme, user, password, host, port, path, tls, connect_timeout }
     }
 }
 
 impl From<WrittenAddress> for Address {
     fn from(written: WrittenAddress) -> Self {
-        let WrittenAddress { scheme, user, password, host, port, path, tls } = written;
-        Self { scheme, user, password: password.map(Secret::new), host, port, path, tls }
+        let WrittenAddress { scheme, user, password, host, port, path, tls, connect_timeout } = written;
+        let password = password.map(Secret::new);
+        Self { scheme, user, password, host, port, path, tls, connect_timeout }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why something could not be done: the three kinds that a command tells apart.
 
 use acidtest_lab::LabError;
-use acidtest_model::{StoreError, count, with_remedy};
+use acidtest_model::{StoreError, count, took_too_long, with_remedy};
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
@@ -40,6 +40,10 @@ impl From<StoreError> for Failure {
                 let remedy = more_files();
                 Self::Store(StoreError::Unreachable { address, cause, remedy }.to_string())
             }
+            StoreError::Unreachable { address, cause, remedy } if took_too_long(&cause) => {
+                let remedy = format!("{remedy}; {MORE_TIME}");
+                Self::Store(StoreError::Unreachable { address, cause, remedy }.to_string())
+            }
             error => Self::store(error.to_string()),
         }
     }
@@ -52,10 +56,18 @@ impl From<LabError> for Failure {
 }
 
 impl Failure {
-    /// A store's failure in these words; with the remedy if it is that this process can open no more files.
+    /// A store's failure in these words; with the remedy if it is that this process can open no more files, or that opening a
+    /// connection took longer than it may.
     pub(crate) fn store(said: String) -> Self {
-        let has_none = is_short_of_files(&said) && !said.contains("remedy: ");
-        Self::Store(if has_none { with_remedy(&said, Some(&more_files())) } else { said })
+        let remedy = if said.contains("remedy: ") {
+            None
+        } else if is_short_of_files(&said) {
+            Some(more_files())
+        } else {
+            let is_late = took_too_long(&said);
+            is_late.then(|| format!("check that the server is not stopped or overloaded; {MORE_TIME}"))
+        };
+        Self::Store(with_remedy(&said, remedy.as_deref()))
     }
 }
 
@@ -66,6 +78,9 @@ fn is_short_of_files(said: &str) -> bool {
         .iter()
         .any(|error| said.contains(&format!("(os error {})", error.raw_os_error())))
 }
+
+/// What a server is given that takes its time.
+pub(crate) const MORE_TIME: &str = "one that is slow to take clients is given more time by --connect-timeout";
 
 /// The remedy where too many files are open.
 fn more_files() -> String {
@@ -78,9 +93,33 @@ fn more_files() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::{io, time::Duration};
+
+    use acidtest_model::{no_connection_within, no_tls_within};
 
     use super::*;
+
+    #[test]
+    fn a_server_that_takes_its_time_can_be_given_more_of_it() {
+        let time = Duration::from_millis(2500);
+        for late in [no_connection_within(time), no_tls_within(time), "no connection within 2.5s".to_owned()]
+        {
+            let client = Failure::store(format!("a client could not connect: {late}")).to_string();
+            let remedy = "start the server, or check host and port".to_owned();
+            let address = "redis://h".to_owned();
+            let store = StoreError::Unreachable { address, cause: late, remedy: remedy.clone() };
+            let store = Failure::from(store).to_string();
+            assert!(store.contains(&format!("remedy: {remedy}; ")), "{store}");
+            for said in [client, store] {
+                assert!(
+                    said.contains("within 2") && said.matches("--connect-timeout").count() == 1,
+                    "{said}"
+                );
+            }
+        }
+        let slow = Failure::store("no answer within 10 s".to_owned()).to_string();
+        assert!(!slow.contains("remedy"), "{slow}");
+    }
 
     #[test]
     fn too_many_open_files_have_their_own_remedy() {

@@ -126,6 +126,7 @@ impl Cell {
             // a sequence has to begin with its first operation, so it has no warm-up
             warmup: if plan.trace.is_some() || !workload.warms_up() { Duration::ZERO } else { plan.warmup.0 },
             timeout: plan.timeout.0,
+            connect_timeout: plan.connect_timeout.0,
             max_retries: plan.max_retries,
             duty: plan.duty,
             // a capture of a sequence succeeds once the operations before it are done, so it is tried again

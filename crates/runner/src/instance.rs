@@ -56,6 +56,8 @@ pub struct Claim<'a> {
     pub run: &'a str,
     /// Whether a namespace that is there already is removed.
     pub replace: bool,
+    /// How long opening a connection to a server may take.
+    pub connect_timeout: Duration,
     /// What private servers must have room for.
     pub size: ServerSize,
     /// acidtest's own program, which is to keep an embedded store in a process of its own while clients are driven, so
@@ -469,13 +471,14 @@ async fn open_member(
     let Wanted { role, target, durability, namespace, .. } = wanted;
     let mut kept_server = None;
     let (store, address) = if let Some(address) = &target.address {
-        let store = open(target, address, OpenOptions { durability: None, locks }).await?;
+        let address = Address { connect_timeout: claim.connect_timeout, ..address.clone() };
+        let store = open(target, &address, OpenOptions { durability: None, locks }).await?;
         let port = address.port.unwrap_or(target.kind().default_port);
         kept_server = lab.serving(&address.host, port)?;
-        (store, address.clone())
+        (store, address)
     } else {
         let options = OpenOptions { durability: Some(*durability), locks };
-        open_private(lab, wanted, private, options, interrupt).await?
+        open_private(lab, wanted, private, options, claim, interrupt).await?
     };
     let effective = within(PATIENCE, "reading the settings", store.effective()).await?;
     free_namespace(&*store, target, namespace, claim).await?;
@@ -518,6 +521,7 @@ async fn open_private(
     wanted: &Wanted<'_>,
     private: &mut Private,
     options: OpenOptions<'_>,
+    claim: &Claim<'_>,
     interrupt: &Interrupt,
 ) -> Result<(Box<dyn Store>, Address), Failure> {
     let (target, kind) = (wanted.target, wanted.target.kind());
@@ -537,7 +541,7 @@ async fn open_private(
             let deployment = private.servers.as_mut();
             let Some((address, deployment)) = deployment.and_then(|deployment| {
                 let address = address_of(deployment.member(wanted.role)?, target);
-                Some((address, deployment))
+                Some((Address { connect_timeout: claim.connect_timeout, ..address }, deployment))
             }) else {
                 return Err(Failure::Other(format!("{} was not started: a defect of acidtest", kind.name)));
             };
@@ -638,6 +642,7 @@ mod tests {
                 namespace: "shop",
                 run: "20260101T000000Z-2",
                 replace,
+                connect_timeout: Address::CONNECT_TIMEOUT,
                 size: ServerSize::default(),
                 host: None,
             };

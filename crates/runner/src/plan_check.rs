@@ -55,6 +55,7 @@ impl<'a> GivenOptions<'a> {
             ("rates", !plan.rates.is_empty()),
             ("arrivals", plan.arrivals != usual.arrivals),
             ("timeout", plan.timeout != usual.timeout),
+            ("connect_timeout", plan.connect_timeout != usual.connect_timeout),
             ("max_retries", plan.max_retries != usual.max_retries),
             ("on_refused", plan.on_refused != usual.on_refused),
             ("duty", plan.duty < 1.0),
@@ -155,6 +156,10 @@ fn option(key: &str) -> String {
 const LONGEST: Duration = Duration::from_hours(24 * 90);
 const LONGEST_ANSWER: Duration = Duration::from_hours(24);
 
+/// What opening a connection may take: more than a busy machine needs for it, and less than anybody waits for it.
+const SHORTEST_CONNECT: Duration = Duration::from_millis(100);
+const LONGEST_CONNECT: Duration = Duration::from_hours(1);
+
 /// Checks a plan by itself, without its workloads and stores.
 ///
 /// # Errors
@@ -211,6 +216,11 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
         ("duration", "at most 90 days", most(plan.duration, LONGEST)),
         ("warmup", "at most 90 days", most(plan.warmup, LONGEST)),
         ("timeout", "at most one day", most(plan.timeout, LONGEST_ANSWER)),
+        (
+            "connect_timeout",
+            "between 100ms and 1h",
+            (SHORTEST_CONNECT..=LONGEST_CONNECT).contains(&plan.connect_timeout.0),
+        ),
         (
             "ops",
             "between 1 and 1,000,000,000,000",
@@ -439,7 +449,7 @@ pub fn check_effect(
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
     let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
     let alone = |cell: &crate::Cell| cell.clients < 2 && grid.faults[cell.faults].stall();
-    let rows: [Row; 20] = [
+    let rows: [Row; 21] = [
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides()),
@@ -523,6 +533,11 @@ pub fn check_effect(
             !plan.faults.iter().any(Faults::hit_servers),
             "no --fault kill@3s or the like hits a server",
         ),
+        (
+            "connect_timeout",
+            nobody_connects(plan, &used, &workloads),
+            "clients of an embedded store have no connections: no cell has a server",
+        ),
         ("commands", !own_stores, "they are for servers of your own, and no cell has one"),
         ("replace", !own_servers, "a private server is new: nobody's namespace is there"),
         ("keep", !own_servers, "a private server goes with all that is in it"),
@@ -537,6 +552,12 @@ pub fn check_effect(
 /// Whether all clients hold their threads, as those of an embedded store do that has no host and no gateway before it.
 fn hold_threads(plan: &Plan, used: &[&Target], workloads: &[&dyn Workload]) -> bool {
     used.iter().all(|target| target.kind().hosting == Hosting::Embedded)
+        && nobody_connects(plan, used, workloads)
+}
+
+/// Whether no client connects to anything: neither to a store, nor to its host or a gateway before it.
+fn nobody_connects(plan: &Plan, used: &[&Target], workloads: &[&dyn Workload]) -> bool {
+    used.iter().all(|target| target.kind().hosting != Hosting::Program)
         && workloads.iter().all(|workload| workload.visits().is_none())
         && !plan.faults.iter().any(Faults::hit_servers)
 }

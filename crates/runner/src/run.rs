@@ -470,6 +470,7 @@ impl Runner<'_, '_> {
             namespace: &self.plan.namespace,
             run: &self.result.run,
             replace: self.plan.replace,
+            connect_timeout: self.plan.connect_timeout.0,
             size: server_size(self.plan, &self.cells, &self.workloads, setting),
             locks: self.lock_service.filter(|_| needs_locks),
             // all cells of a store have one if any has, so that their figures can be compared

@@ -94,6 +94,7 @@ impl Victim {
             namespace: NAMESPACE,
             run: "run 1",
             replace: false,
+            connect_timeout: Address::CONNECT_TIMEOUT,
             size: ServerSize::default(),
             host: None,
         };

@@ -3,6 +3,8 @@
 use std::{error::Error, io, sync::Arc};
 
 use acidtest_model::Address;
+#[cfg(feature = "tls")]
+use acidtest_model::no_tls_within;
 
 /// Why TLS did not come about, or ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +25,7 @@ impl TlsError {
     #[cfg(feature = "tls")]
     pub(crate) fn silent(span: std::time::Duration) -> Self {
         Self::new(
-            format!("the handshake of TLS was not answered within {} s", span.as_secs()),
+            no_tls_within(span),
             "check that the port is one of TLS, and that the server is not stopped or overloaded",
         )
     }

@@ -21,9 +21,9 @@ mod stream;
 mod tls;
 mod wire;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
-use acidtest_model::{Address, CertificateCheck, StoreError};
+use acidtest_model::{Address, CertificateCheck, StoreError, no_connection_within};
 use tokio::{net::TcpStream, time::timeout};
 
 #[cfg(feature = "tls")]
@@ -38,13 +38,10 @@ pub use crate::{
     wire::{Place, Wire},
 };
 
-/// How long the network may take to connect before a host counts as unreachable.
-pub const CONNECT: Duration = Duration::from_secs(5);
-
-/// How long the handshake of TLS may take: less than what stores allow for connecting and logging in, so that it is named
-/// as what takes so long.
+/// The share of the time for opening a connection that the handshake of TLS may take: less than all of it, so that it is named as
+/// what takes so long.
 #[cfg(feature = "tls")]
-const HANDSHAKE: Duration = Duration::from_secs(4);
+const HANDSHAKE: f64 = 0.8;
 
 /// Opens connections to one server.
 #[derive(Clone, Debug)]
@@ -116,24 +113,35 @@ impl Transport {
         self.0.security.as_ref()
     }
 
+    /// What comes of opening a connection, its login included, in the time that the address has for that.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`]: nothing did.
+    pub async fn in_time<T>(&self, opening: impl Future<Output = T>) -> io::Result<T> {
+        let time = self.0.address.connect_timeout;
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, no_connection_within(time));
+        timeout(time, opening).await.map_err(late)
+    }
+
     /// Opens a connection, with TLS if the address asks for it.
     ///
     /// # Errors
-    /// The network's; that no connection came about within 5 s; or a [`TlsError`] in an [`io::Error`].
+    /// The network's; that no connection came about in [time](Self::in_time); or a [`TlsError`] in an [`io::Error`].
     pub async fn connect(&self) -> io::Result<Stream> {
-        let stream = self.connect_openly().await?;
-        self.secure(stream).await
+        self.in_time(async { self.secure(self.open().await?).await }).await?
     }
 
     /// Opens a connection without TLS, for a protocol in which the server speaks first and openly. Whoever calls this must
     /// [`secure`](Self::secure) it before saying anything.
     ///
     /// # Errors
-    /// The network's, or that no connection came about within 5 s.
+    /// The network's, or that no connection came about in [time](Self::in_time).
     pub async fn connect_openly(&self) -> io::Result<Stream> {
-        let connected = timeout(CONNECT, TcpStream::connect(&self.0.endpoint)).await;
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {CONNECT:?}"));
-        let stream = connected.map_err(late)??;
+        self.in_time(self.open()).await?
+    }
+
+    async fn open(&self) -> io::Result<Stream> {
+        let stream = TcpStream::connect(&self.0.endpoint).await?;
         // otherwise Nagle's algorithm holds requests back
         stream.set_nodelay(true)?;
         Ok(Stream::open(stream))
@@ -147,8 +155,9 @@ impl Transport {
     pub async fn secure(&self, stream: Stream) -> io::Result<Stream> {
         #[cfg(feature = "tls")]
         if let Some(security) = &self.0.security {
-            let secured = timeout(HANDSHAKE, security.handshake(stream)).await;
-            return secured.unwrap_or_else(|_| Err(TlsError::silent(HANDSHAKE).into()));
+            let time = self.0.address.connect_timeout.mul_f64(HANDSHAKE);
+            let secured = timeout(time, security.handshake(stream)).await;
+            return secured.unwrap_or_else(|_| Err(TlsError::silent(time).into()));
         }
         Ok(stream)
     }

@@ -293,6 +293,35 @@ fn connected(
     });
 }
 
+/// A server takes connections, and says nothing.
+#[test]
+fn nobody_is_waited_for_longer_than_the_address_allows() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connect_timeout = Duration::from_millis(50);
+    let address = Address { connect_timeout, ..Address::loopback("redis", None, port, "") };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let transport = Transport::new(&address, 0).unwrap();
+        let answer = async {
+            let mut wire = Wire::new(transport.connect().await?);
+            poll_fn(|context| wire.poll_read(context, 0)).await
+        };
+        let late = transport.in_time(answer).await.unwrap_err();
+        assert_eq!(
+            (late.kind(), late.to_string().as_str()),
+            (io::ErrorKind::TimedOut, "no connection within 50ms")
+        );
+    });
+    #[cfg(feature = "tls")]
+    runtime.block_on(async {
+        let tls = Some(Box::new(Tls::checking(CertificateCheck::Nothing)));
+        let transport = Transport::new(&Address { tls, ..address.clone() }, 0).unwrap();
+        let late = transport.in_time(transport.connect()).await.unwrap().unwrap_err();
+        assert_eq!(late.to_string(), "the handshake of TLS was not answered within 40ms");
+    });
+}
+
 /// The handshake of a server with a certificate of its own.
 #[cfg(feature = "tls")]
 fn secured(mut stream: Cut) -> rustls::StreamOwned<rustls::ServerConnection, Cut> {

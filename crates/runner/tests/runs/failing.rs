@@ -1,10 +1,11 @@
 //! A run whose stores fail as they are told: which trials are made, what is left of them, and what is cleared away.
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use crate::told::{Bench, Step, Teller, plan};
 use acidtest_engine::Progress;
-use acidtest_report::RunResult;
+use acidtest_model::Span;
+use acidtest_report::{Plan, RunResult};
 use acidtest_runner::{Failure, Finished, Interrupt, Observer, Silent};
 use acidtest_workloads::Verdict;
 
@@ -31,6 +32,21 @@ fn a_store_that_fails_costs_its_cell_and_not_the_run() {
         assert!(error.contains("it was told to fail"), "{step:?}: {error}");
         assert_eq!(bad.told.taken(step), 1, "{step:?} is not tried again");
     }
+}
+
+/// The plan says how long connections may take, and whatever waits for a store goes by that.
+#[test]
+fn a_store_is_waited_for_as_long_as_the_plan_says() {
+    let store = Teller::new("slow");
+    let within = |millis| Plan { connect_timeout: Span(Duration::from_millis(millis)), ..plan(1) };
+    let run = |plan: &Plan| {
+        Bench::new().run(plan, vec![store.at("db.example")], None, &mut Silent, &Interrupt::default())
+    };
+    assert!(run(&within(1500)).unwrap().failure.is_none());
+    assert_eq!(*store.told.given.lock().unwrap(), Some(Duration::from_millis(1500)));
+    store.told.hangs.store(true, SeqCst);
+    let said = run(&within(100)).err().unwrap().to_string();
+    assert!(said.contains("does not answer within 400ms") && said.contains("--connect-timeout"), "{said}");
 }
 
 /// With no trial there is no result, and the error names each cause once.

@@ -84,6 +84,24 @@ fn an_option_that_no_store_heeds_is_refused() {
     assert_eq!(checked(&retries, &[limited, whole]).unwrap().cells.len(), 2);
 }
 
+fn connecting(time: Duration) -> Plan {
+    Plan { connect_timeout: Span(time), ..plan(1) }
+}
+
+/// Only where there is a server is there a connection to wait for.
+#[test]
+fn the_time_to_connect_needs_a_server() {
+    let inside = Teller::new("inside").target();
+    let served = Teller::of(StoreKind { name: "served", hosting: Hosting::Program, ..KIND }).target();
+    let plan = connecting(Duration::from_secs(30));
+    refused(
+        &plan,
+        std::slice::from_ref(&inside),
+        &["--connect-timeout has no effect", "no cell has a server"],
+    );
+    checked(&plan, &[inside, served]).unwrap();
+}
+
 /// Whether a server is the user's own decides which options mean anything.
 #[test]
 fn options_for_servers_of_one_s_own_need_one() {
@@ -160,6 +178,8 @@ fn values_out_of_range_are_named_with_the_range() {
         (Plan { locks: vec![Lock::None, Lock::None], ..plan(1) }, "none is given twice"),
         (Plan { rates: vec![1e9], ..plan(1) }, "--rate must be between 0.001 and 10,000,000"),
         (Plan { duration: Span(Duration::MAX), ..plan(1) }, "--duration must be at most 90 days"),
+        (connecting(Duration::ZERO), "--connect-timeout must be between 100ms and 1h"),
+        (connecting(Duration::MAX), "--connect-timeout must be between 100ms and 1h"),
         (Plan { namespace: "Shop".to_owned(), ..plan(1) }, "lower-case letters"),
         (
             Plan { clients: (1..=200).collect(), rates: (1..=99).map(f64::from).collect(), ..plan(1) },

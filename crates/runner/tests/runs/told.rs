@@ -46,8 +46,12 @@ pub(crate) struct Told {
     taken: Mutex<BTreeMap<Step, u32>>,
     /// The version that the server says it has; it changes with each step of this kind.
     pub(crate) version: AtomicU32,
+    /// The time for a connection that it was last opened with.
+    pub(crate) given: Mutex<Option<Duration>>,
     /// Whether its clients share sessions.
     pub(crate) shares: AtomicBool,
+    /// Whether it takes connections and never answers.
+    pub(crate) hangs: AtomicBool,
 }
 
 impl Told {
@@ -119,11 +123,15 @@ impl Opener for Teller {
 
     fn open<'a>(
         &'a self,
-        _: &'a Address,
+        address: &'a Address,
         _: OpenOptions<'a>,
     ) -> Task<'a, Result<Box<dyn Store>, StoreError>> {
         Box::pin(async move {
             self.told.take(Step::Open)?;
+            *self.told.given.lock().unwrap() = Some(address.connect_timeout);
+            if self.told.hangs.load(SeqCst) {
+                std::future::pending::<()>().await;
+            }
             let opened = ToldStore { told: Arc::clone(&self.told), memory: Memory::default() };
             Ok(Box::new(opened) as Box<dyn Store>)
         })

@@ -19,10 +19,10 @@ mod records;
 mod session;
 mod sessions;
 
-use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use acidtest_model::{Address, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
-use acidtest_transport::{CONNECT, Transport};
+use acidtest_transport::Transport;
 use acidtest_workloads::{
     Identity, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore,
     parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, time_opening,
@@ -279,8 +279,8 @@ impl ConnectOptions {
 
     /// Connects and logs in, for a client.
     async fn connect(&self) -> Result<Connection, ConnectError> {
-        let opened = tokio::time::timeout(CONNECT, Connection::open(&self.transport, &self.login)).await;
-        Ok(opened.unwrap_or_else(|_| Err(protocol::Error::NotSent(self.late()).into()))?)
+        let opened = self.transport.in_time(Connection::open(&self.transport, &self.login)).await;
+        Ok(opened.unwrap_or_else(|late| Err(protocol::Error::NotSent(late.to_string()).into()))?)
     }
 
     /// Connects and logs in by the driver, for work that is not timed.
@@ -292,13 +292,7 @@ impl ConnectOptions {
             Some(security) => OptsBuilder::from_opts(options).ssl_opts(security.mysql()).into(),
             None => options,
         };
-        let late = |_| Error::from(io::Error::new(io::ErrorKind::TimedOut, self.late()));
-        Ok(tokio::time::timeout(CONNECT, Conn::new(options)).await.map_err(late)??)
-    }
-
-    fn late(&self) -> String {
-        let tls = if self.transport.check().is_some() { " with TLS" } else { "" };
-        format!("no connection{tls} within {CONNECT:?}")
+        Ok(self.transport.in_time(Conn::new(options)).await.map_err(Error::from)??)
     }
 }
 

@@ -1,11 +1,8 @@
 //! Opens connections to the server, and turns its errors into acidtest's.
 
-use std::time::Duration;
-
 use acidtest_model::{Address, Secret, StoreError, with_remedy};
 use acidtest_transport::{TlsError, Transport};
 use serde_json::Value;
-use tokio::time::timeout;
 
 #[cfg(feature = "tls")]
 use crate::protocol::UserKey;
@@ -13,9 +10,6 @@ use crate::{
     jetstream::{AccountInfo, Api},
     protocol::{ApiError, Connection, Error, Login, looks_like_seed},
 };
-
-/// How long connecting and logging in may take.
-const CONNECT: Duration = Duration::from_secs(5);
 
 const ENABLE: &str =
     "start the server with JetStream: nats-server --jetstream, or jetstream {} in its configuration";
@@ -71,13 +65,13 @@ impl ConnectOptions {
         &self.address
     }
 
-    /// Connects and logs in, within 5 s.
+    /// Connects and logs in.
     ///
     /// # Errors
     /// If the server does not answer, or refuses the login.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        let connected = timeout(CONNECT, Connection::connect(&self.transport, &self.login)).await;
-        connected.unwrap_or_else(|_| Err(Error::Lost(format!("no greeting within {CONNECT:?}"))))
+        let connected = self.transport.in_time(Connection::connect(&self.transport, &self.login)).await;
+        connected.unwrap_or_else(|late| Err(Error::Lost(late.to_string())))
     }
 
     /// Connects for requests that are not measured.

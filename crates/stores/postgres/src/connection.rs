@@ -1,10 +1,9 @@
 //! How connections are opened: a client's, and the driver's, on which everything is done that is not timed.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use acidtest_model::{Address, StoreError};
-use acidtest_transport::{CONNECT, Transport};
-use tokio::time::timeout;
+use acidtest_transport::Transport;
 use tokio_postgres::{
     Config,
     config::{ChannelBinding, SslMode},
@@ -16,9 +15,6 @@ use crate::{
     fault,
     protocol::{self, Login},
 };
-
-/// How long connecting, a handshake of TLS and logging in may take together; a server that starts may keep a client waiting.
-const LOGIN: Duration = Duration::from_secs(8);
 
 /// Address and login of the server. Connections are opened alike for clients and for work that is not timed.
 #[derive(Clone, Debug)]
@@ -58,8 +54,7 @@ impl ConnectOptions {
             .user(&login.user)
             .application_name(APPLICATION)
             // with TLS, a server that says it has none is told nothing
-            .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable })
-            .connect_timeout(CONNECT);
+            .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable });
         if login.binds {
             config.channel_binding(ChannelBinding::Require);
         }
@@ -89,15 +84,14 @@ impl ConnectOptions {
 
     /// Connects and logs in, for a client.
     pub(crate) async fn connect(&self) -> Result<protocol::Connection, ConnectError> {
-        let opened = timeout(LOGIN, protocol::Connection::open(&self.transport, &self.login)).await;
-        Ok(opened.map_err(|_| ConnectError::Silent)??)
+        let opened = self.transport.in_time(protocol::Connection::open(&self.transport, &self.login)).await;
+        Ok(opened.map_err(ConnectError::Late)??)
     }
 
     /// Connects and logs in by the driver, for work that is not timed.
     pub(crate) async fn connect_driver(&self) -> Result<Driver, ConnectError> {
-        Ok(timeout(LOGIN, Driver::open(&self.config, &self.transport))
-            .await
-            .map_err(|_| ConnectError::Silent)??)
+        let opened = self.transport.in_time(Driver::open(&self.config, &self.transport)).await;
+        Ok(opened.map_err(ConnectError::Late)??)
     }
 }
 
@@ -113,7 +107,7 @@ pub(crate) enum ConnectError {
     /// The driver's reason.
     #[error("{}", fault::words(.0))]
     Driver(#[from] tokio_postgres::Error),
-    /// Something accepts connections there, and does not answer.
-    #[error("no answer within {LOGIN:?}")]
-    Silent,
+    /// Nothing came about in time.
+    #[error("{0}")]
+    Late(io::Error),
 }

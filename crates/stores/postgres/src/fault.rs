@@ -134,7 +134,7 @@ pub(crate) fn client_words(error: &ConnectError) -> String {
     let code = match error {
         ConnectError::Client(error) => error.answer().map(|answer| &answer.code),
         ConnectError::Driver(error) => error.code(),
-        ConnectError::Silent => None,
+        ConnectError::Late(_) => None,
     };
     let is_crowded = code == Some(&SqlState::TOO_MANY_CONNECTIONS);
     with_remedy(error, is_crowded.then_some(MORE_CONNECTIONS))
@@ -144,7 +144,7 @@ pub(crate) fn client_words(error: &ConnectError) -> String {
 pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, String) {
     let cause = error.to_string();
     let remedy = match error {
-        ConnectError::Silent => {
+        ConnectError::Late(_) => {
             "check host and port, and that the server is not stopped or overloaded".to_owned()
         }
         ConnectError::Client(error) => {

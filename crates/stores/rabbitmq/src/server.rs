@@ -1,15 +1,9 @@
 //! Opens connections to the server, and turns its errors into acidtest's.
 
-use std::time::Duration;
-
 use acidtest_model::{Address, Secret, StoreError, with_remedy};
 use acidtest_transport::{TlsError, Transport, demand};
-use tokio::time::timeout;
 
 use crate::amqp::{Connection, Error, Login};
-
-/// How long connecting and logging in may take.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// The user, and its password, if the address names none: RabbitMQ's own default, which it lets in from the same
 /// machine only.
@@ -48,13 +42,13 @@ impl ConnectOptions {
         self
     }
 
-    /// Connects, logs in and opens a channel, within 5 s.
+    /// Connects, logs in and opens a channel.
     ///
     /// # Errors
     /// If the server does not answer, or refuses the login or the virtual host.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        let opened = timeout(CONNECT, Connection::open(&self.transport, &self.login)).await;
-        opened.unwrap_or_else(|_| Err(Error::Network(format!("no answer within {CONNECT:?}"))))
+        let opened = self.transport.in_time(Connection::open(&self.transport, &self.login)).await;
+        opened.unwrap_or_else(|late| Err(Error::Network(late.to_string())))
     }
 
     /// Connects for a client of a trial.

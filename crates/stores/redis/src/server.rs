@@ -1,20 +1,16 @@
 //! Connections to the server, and the meaning of its errors.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, io};
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::{Address, StoreError, with_remedy};
 use acidtest_transport::{TlsError, Transport, demand};
 use redis::{Cmd, cmd};
-use tokio::time::timeout;
 
 use crate::{
     protocol::{ConnectError, Connection, Error},
     refusal,
 };
-
-/// How long connecting and logging in may take.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// Opens connections to the server, in the same way for clients and for work that is not timed.
 #[derive(Clone)]
@@ -66,8 +62,7 @@ impl ConnectOptions {
 
     /// Opens a connection to a server that is ready to answer. Nothing reconnects it, or sends anything twice.
     pub(crate) async fn connect(&self) -> Result<Connection, ConnectError> {
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {CONNECT:?}"));
-        timeout(CONNECT, Connection::open(&self.transport, &self.login)).await.map_err(late)?
+        self.transport.in_time(Connection::open(&self.transport, &self.login)).await?
     }
 
     /// Connects for a client of a trial.

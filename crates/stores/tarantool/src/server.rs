@@ -1,16 +1,10 @@
 //! Connections to the server, and the meaning of its errors.
 
-use std::{io, time::Duration};
-
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::{Address, Secret, StoreError};
 use acidtest_transport::Transport;
-use tokio::time::timeout;
 
 use crate::iproto::{Connection, Encoder, Error, Fate, Reader};
-
-/// How long connecting and logging in may take.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// Codes of the server's errors, as in its `errcode.h`.
 pub(crate) mod code {
@@ -82,11 +76,8 @@ impl ConnectOptions {
 
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
         let login = self.login.as_ref().map(|(user, password)| (user.as_str(), password.reveal()));
-        let connected = timeout(CONNECT, Connection::connect(&self.transport, login)).await;
-        connected.unwrap_or_else(|_| {
-            let cause = io::Error::new(io::ErrorKind::TimedOut, format!("no greeting within {CONNECT:?}"));
-            Err(Error::Lost { sent: false, cause })
-        })
+        let connected = self.transport.in_time(Connection::connect(&self.transport, login)).await;
+        connected.unwrap_or_else(|cause| Err(Error::Lost { sent: false, cause }))
     }
 
     /// Connects for work that is not timed.
