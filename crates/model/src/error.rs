@@ -69,6 +69,16 @@ pub enum StoreError {
         /// The store's address, without a password.
         address: String,
     },
+    /// The server takes no writes.
+    #[error("{address} takes no writes: it is {is}\n  remedy: {remedy}")]
+    ReadOnly {
+        /// The store's address, without a password.
+        address: String,
+        /// What it is, in words that follow `it is`.
+        is: String,
+        /// The remedy, in words for the user.
+        remedy: String,
+    },
     /// The store answered, but not as expected: anything else that went wrong.
     #[error("{doing} failed at {address}: {cause}")]
     Server {
@@ -79,4 +89,13 @@ pub enum StoreError {
         /// The server's own message.
         cause: String,
     },
+}
+
+impl StoreError {
+    /// The server at this address is a replica; `primary` is its primary's `HOST:PORT`, where it is known.
+    #[must_use]
+    pub fn replica(address: String, primary: Option<String>) -> Self {
+        let is = primary.map_or_else(|| "a replica".to_owned(), |primary| format!("a replica of {primary}"));
+        Self::ReadOnly { address, is, remedy: "give the address of its primary".to_owned() }
+    }
 }

@@ -109,6 +109,11 @@ fn turns_away(answer: &ServerError) -> bool {
     }
 }
 
+/// Whether the server, asked by the driver, takes no writes.
+pub(crate) fn is_read_only(error: &mysql_async::Error) -> bool {
+    matches!(error, mysql_async::Error::Server(answer) if turns_away(&answer.into()))
+}
+
 /// Whether the connection is of no more use.
 fn ends_connection(answer: &ServerError) -> bool {
     UNSETTLED.contains(&answer.code)

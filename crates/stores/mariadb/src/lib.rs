@@ -30,7 +30,7 @@ use acidtest_workloads::{
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, prelude::Queryable};
 
 use crate::{
-    columns::{rows, text},
+    columns::{Columns, rows, text},
     engine::DEFAULT_PORT,
     protocol::{Connection, Login, OpenError},
     sessions::Settings,
@@ -62,6 +62,9 @@ const SETTINGS: &[&str] = &[
     "tx_isolation",
     "wsrep_on",
 ];
+
+/// The settings by which a server takes no writes, the strictest first.
+const READ_ONLY: [&str; 3] = ["super_read_only", "read_only", "innodb_read_only"];
 
 /// Further settings that bear on a guarantee or on speed on one engine.
 fn settings_of(engine: Engine) -> &'static [&'static str] {
@@ -189,7 +192,13 @@ impl MariaDb {
         work: impl AsyncFnOnce(&mut Conn) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let mut conn = self.server.connect_driver().await.map_err(|error| self.unreachable(&error))?;
-        let done = work(&mut conn).await.map_err(|error| self.failed(doing, &error))?;
+        let done = match work(&mut conn).await {
+            Err(error) if fault::is_read_only(&error) => {
+                let is = read_only(&mut conn, self.server.address()).await;
+                return Err(is.ok().flatten().unwrap_or_else(|| self.failed(doing, &error)));
+            }
+            done => done.map_err(|error| self.failed(doing, &error))?,
+        };
         // the work is done; how the connection ends does not matter
         let _ = conn.disconnect().await;
         Ok(done)
@@ -397,6 +406,33 @@ impl Store for MariaDb {
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
         self.engine.counts_scans().then_some(self as &dyn ParcelsStore)
     }
+}
+
+/// What a server is that takes no writes; none where it does not say.
+async fn read_only(conn: &mut Conn, address: &Address) -> Result<Option<StoreError>, Error> {
+    let address = address.to_string();
+    // a user need not have the right to ask
+    let replica = rows(conn, "SHOW REPLICA STATUS", ()).await.unwrap_or_default();
+    if let Some(of) = replica.first() {
+        return Ok(Some(StoreError::replica(address, primary(of))));
+    }
+    let values = variables(conn, &READ_ONLY).await?;
+    let is_on = |name: &&str| values.get(*name).is_some_and(|value| value != "OFF");
+    Ok(READ_ONLY.into_iter().find(is_on).map(|name| StoreError::ReadOnly {
+        address,
+        is: format!("read-only ({name}={})", values[name]),
+        remedy: "give the address of a server that takes writes, or SET GLOBAL read_only = OFF".to_owned(),
+    }))
+}
+
+/// `HOST:PORT` of the server whose replica has this state. `MariaDB` and `MySQL` have their own names for it.
+fn primary(state: &Row) -> Option<String> {
+    let column = |what: &str| {
+        let is_named = |name: &str| ["Source_", "Master_"].iter().any(|role| name == format!("{role}{what}"));
+        state.columns_ref().iter().position(|column| is_named(&column.name_str()))
+    };
+    let (host, port) = (column("Host")?, column("Port")?);
+    Some(format!("{}:{}", text(state, host), state.whole(port)?))
 }
 
 async fn settings(conn: &mut Conn, engine: Engine) -> Result<BTreeMap<String, String>, Error> {

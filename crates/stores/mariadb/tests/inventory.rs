@@ -95,6 +95,23 @@ fn an_empty_database_of_an_administrator_is_used_and_stays() {
     assert_eq!(owner(), Owner::Prepared);
     execute(world.address(), "CREATE EVENT theirs.daily ON SCHEDULE EVERY 1 DAY DO SELECT 1");
     assert_eq!(owner(), Owner::Stranger);
+    is_told_that_it_only_reads(world.address());
+}
+
+/// To a user whom that binds.
+fn is_told_that_it_only_reads(root: &Address) {
+    execute(root, "CREATE USER ann@'127.0.0.1'");
+    execute(root, "GRANT CREATE, SELECT ON *.* TO ann@'127.0.0.1'");
+    let store = wait(Variant::MARIADB.open(&login(root, "ann", None))).unwrap();
+    let said = || wait(store.create("another", "run 1")).unwrap_err().to_string();
+    execute(root, "SET GLOBAL read_only = 1");
+    execute(root, "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 1, MASTER_USER = 'ann'");
+    let own = said();
+    assert!(own.contains("takes no writes: it is read-only (read_only=ON)"), "{own}");
+    execute(root, "GRANT SLAVE MONITOR ON *.* TO ann@'127.0.0.1'");
+    let replica = said();
+    assert!(replica.contains("takes no writes: it is a replica of 127.0.0.1:1\n"), "{replica}");
+    assert!(replica.contains("remedy: give the address of its primary"), "{replica}");
 }
 
 #[test]

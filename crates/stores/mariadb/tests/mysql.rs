@@ -7,7 +7,7 @@ mod common;
 use acidtest_model::{Address, Durability};
 use acidtest_store_mariadb::{MariaDb, Variant};
 use acidtest_testbed::{Subject, inventory, join, login, parcels, queue, records, wait, wanted};
-use acidtest_workloads::Store;
+use acidtest_workloads::{Owner, Store};
 use common::execute;
 
 static INNODB: Subject<MariaDb> = common::subject!(MYSQL);
@@ -133,4 +133,38 @@ fn users_log_in_by_caching_sha2_with_and_without_a_password() {
         &login(root, "ann", Some("hunter2")),
         &["Access denied", "check user and password: mysql://"],
     );
+    a_prepared_database_is_used_and_stays(root);
+    is_told_that_it_only_reads(root);
+}
+
+/// By a user who may not make one.
+fn a_prepared_database_is_used_and_stays(root: &Address) {
+    execute(root, "CREATE DATABASE theirs CHARACTER SET utf8mb4; GRANT ALL ON theirs.* TO bob@'127.0.0.1'");
+    let store = wait(Variant::MYSQL.open(&login(root, "bob", None))).unwrap();
+    assert!(wait(store.create("another", "run 1")).is_err());
+    for run in ["run 1", "run 2"] {
+        assert_eq!(wait(store.owner("theirs")).unwrap(), Owner::Prepared);
+        wait(store.create("theirs", run)).unwrap();
+        assert_eq!(wait(store.owner("theirs")).unwrap(), Owner::Run(run.to_owned()));
+        execute(root, "CREATE TABLE theirs.stock_0 (a int)");
+        wait(store.remove("theirs")).unwrap();
+    }
+    assert_eq!(wait(store.owner("theirs")).unwrap(), Owner::Prepared);
+}
+
+fn is_told_that_it_only_reads(root: &Address) {
+    let store = wait(Variant::MYSQL.open(root)).unwrap();
+    let said = || wait(store.create("another", "run 1")).unwrap_err().to_string();
+    execute(root, "SET GLOBAL super_read_only = ON");
+    let own = said();
+    assert!(own.contains("takes no writes: it is read-only (super_read_only=ON)"), "{own}");
+    execute(root, "SET GLOBAL super_read_only = OFF");
+    execute(
+        root,
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = 1, SOURCE_USER = 'ann'",
+    );
+    execute(root, "SET GLOBAL super_read_only = ON");
+    let replica = said();
+    assert!(replica.contains("takes no writes: it is a replica of 127.0.0.1:1\n"), "{replica}");
+    assert!(replica.contains("remedy: give the address of its primary"), "{replica}");
 }

@@ -192,7 +192,8 @@ fn remedy(code: Option<&SqlState>, network: bool, address: &Address) -> String {
     } else if *code == SqlState::TOO_MANY_CONNECTIONS {
         MORE_CONNECTIONS.to_owned()
     } else if *code == SqlState::CANNOT_CONNECT_NOW {
-        "wait until the server is up".to_owned()
+        "wait until the server is up; of a standby that lets nobody read (hot_standby=off), give the address of its primary"
+            .to_owned()
     } else {
         "see the server's log".to_owned()
     }

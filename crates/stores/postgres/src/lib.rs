@@ -160,8 +160,30 @@ impl Postgres {
         work: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let mut driver = self.driver().await?;
-        let done = driver.ask(work).await;
-        done.map_err(|error| self.failed(doing, driver.words(&error)))
+        match driver.ask(work).await {
+            Err(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => {
+                let failed = self.failed(doing, driver.words(&error));
+                Err(self.read_only().await?.unwrap_or(failed))
+            }
+            done => done.map_err(|error| self.failed(doing, driver.words(&error))),
+        }
+    }
+
+    /// What a server is that takes no writes; none where it does not say.
+    async fn read_only(&self) -> Result<Option<StoreError>, StoreError> {
+        let address = self.address().to_string();
+        // asked on a connection of its own: the transaction that met the refusal answers nothing more
+        let answer = self.driver().await?.ask(read_only).await;
+        Ok(match answer {
+            Ok(ReadOnly::Replica(primary)) => Some(StoreError::replica(address, primary)),
+            Ok(ReadOnly::Setting) => Some(StoreError::ReadOnly {
+                address,
+                is: "read-only (default_transaction_read_only=on)".to_owned(),
+                remedy: "set default_transaction_read_only=off for the server, the database or the user"
+                    .to_owned(),
+            }),
+            Ok(ReadOnly::Unknown) | Err(_) => None,
+        })
     }
 
     /// The TLS of a client's connection, with what the server says of its side; none without TLS.
@@ -305,6 +327,30 @@ struct Server {
     settings: BTreeMap<String, String>,
     /// The products whose settings or functions it has.
     signs: Vec<&'static str>,
+}
+
+/// What a server is that takes no writes.
+enum ReadOnly {
+    /// A standby, with `HOST:PORT` of its primary, which it does not tell everybody.
+    Replica(Option<String>),
+    /// Its transactions only read unless they ask for more.
+    Setting,
+    Unknown,
+}
+
+async fn read_only(client: &Client) -> Result<ReadOnly, Error> {
+    const SQL: &str = r"SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on',
+                               (SELECT substring(setting FROM '\mhost(?:addr)?\s*=\s*''?([^'' ]+)')
+                                       || ':' || coalesce(substring(setting FROM '\mport\s*=\s*''?([^'' ]+)'), '5432')
+                                FROM pg_settings WHERE name = 'primary_conninfo')";
+    let row = client.query_one(SQL, &[]).await?;
+    Ok(if row.try_get(0)? {
+        ReadOnly::Replica(row.try_get(2)?)
+    } else if row.try_get(1)? {
+        ReadOnly::Setting
+    } else {
+        ReadOnly::Unknown
+    })
 }
 
 async fn version(client: &Client) -> Result<String, Error> {

@@ -6,7 +6,7 @@ use std::{fs, time::Duration};
 
 use acidtest_model::{Address, Durability};
 use acidtest_store_postgres::Postgres;
-use acidtest_testbed::{inventory, login, until, wait};
+use acidtest_testbed::{Private, inventory, login, until, wait};
 use acidtest_workloads::{Owner, Store};
 use common::{POSTGRES, execute};
 
@@ -93,6 +93,28 @@ fn an_empty_schema_of_an_administrator_is_used_and_stays() {
     assert_eq!(wait(store.owner("theirs")).unwrap(), Owner::Prepared);
     execute(trusted, "CREATE COLLATION theirs.plain (locale = 'C')");
     assert_eq!(wait(store.owner("theirs")).unwrap(), Owner::Stranger);
+    execute(trusted, "ALTER ROLE ann SET default_transaction_read_only = on");
+    let said = wait(store.create("another", "run 1")).unwrap_err().to_string();
+    assert!(said.contains("takes no writes: it is read-only (default_transaction_read_only=on)"), "{said}");
+}
+
+#[test]
+fn a_standby_is_told_for_what_it_is() {
+    let Some(mut private) = Private::start("postgres", Durability::None) else { return };
+    let trusted = private.address().clone();
+    let store = private.open(Postgres::open);
+    execute(&trusted, "CREATE ROLE ann LOGIN SUPERUSER; CHECKPOINT");
+    execute(
+        &trusted,
+        "ALTER SYSTEM SET primary_conninfo = 'user=ann host=127.0.0.1 port=''1'' sslmode=disable'",
+    );
+    private.kill();
+    fs::write(private.folder().join("data/standby.signal"), "").unwrap();
+    private.restart();
+    private.open(Postgres::open);
+    let said = wait(store.create("ours", "run 1")).unwrap_err().to_string();
+    assert!(said.contains("takes no writes: it is a replica of 127.0.0.1:1\n"), "{said}");
+    assert!(said.contains("remedy: give the address of its primary"), "{said}");
 }
 
 #[test]

@@ -108,6 +108,14 @@ pub(crate) async fn remove(
     Ok(())
 }
 
+/// Removes every key of the namespace. The mark goes last, so that the rest of an interrupted removal is still known as
+/// acidtest's.
+pub(crate) async fn remove_namespace(connection: &mut Connection, namespace: &str) -> Result<(), Error> {
+    let marker = marker(namespace);
+    remove(connection, &prefix(namespace), Some(&marker)).await?;
+    connection.ask(cmd("UNLINK").arg(marker)).await.map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,13 +36,13 @@ use acidtest_workloads::{
 };
 use redis::cmd;
 
-use crate::server::ConnectOptions;
 pub use crate::{
     point::Point,
     protocol::{Error, Replies, Reply, ServerError},
     server::{Request, attempt},
     session::{Script, Session},
 };
+use crate::{protocol::Connection, server::ConnectOptions};
 
 /// The store's entry in the list of stores: its names, and which lock modes, durability levels, isolation levels
 /// and workloads it supports, each with the means or the reason.
@@ -164,6 +164,20 @@ impl Redis {
         let removed = keys::remove(&mut connection, prefix, None).await;
         removed.map_err(self.server.failed("removing keys"))
     }
+
+    /// What a write has come to. A server that takes none is asked what it is.
+    async fn written<T>(
+        &self,
+        doing: &str,
+        connection: &mut Connection,
+        written: Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let is_refused = matches!(&written, Err(Error::Answered(error)) if error.code() == "READONLY");
+        if is_refused && let Ok(info) = settings::info(connection).await {
+            return Err(StoreError::replica(self.server.address(), settings::primary(&info)));
+        }
+        written.map_err(self.server.failed(doing))
+    }
 }
 
 impl Store for Redis {
@@ -222,8 +236,9 @@ impl Store for Redis {
             let mut connection = self.server.reach().await?;
             let mut mark = cmd("SET");
             mark.arg(keys::marker(namespace)).arg(run).arg("NX");
-            let made = connection.ask(&mark).await.map_err(self.server.failed("making the namespace"))?;
-            if made == Reply::Nil {
+            let made = connection.ask(&mark).await.map(|made| made == Reply::Nil);
+            let is_there = self.written("making the namespace", &mut connection, made).await?;
+            if is_there {
                 return Err(StoreError::Occupied {
                     namespace: format!("key prefix \"{}\"", keys::prefix(namespace)),
                     address: self.server.address(),
@@ -235,12 +250,9 @@ impl Store for Redis {
 
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let failed = self.server.failed("removing the namespace");
             let mut connection = self.server.reach().await?;
-            let marker = keys::marker(namespace);
-            // the mark goes last, so that the rest of an interrupted removal is still known as acidtest's
-            keys::remove(&mut connection, &keys::prefix(namespace), Some(&marker)).await.map_err(&failed)?;
-            connection.ask(cmd("UNLINK").arg(marker)).await.map(drop).map_err(failed)
+            let removed = keys::remove_namespace(&mut connection, namespace).await;
+            self.written("removing the namespace", &mut connection, removed).await
         })
     }
 

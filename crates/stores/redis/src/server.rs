@@ -109,6 +109,7 @@ fn remedy(error: &ConnectError, address: &Address) -> String {
                 "log in as a user who may PING, run scripts, and read and write keys of the namespace"
             }
             "LOADING" => "wait until the server has loaded its data",
+            "MASTERDOWN" => "it is a replica: give the address of its primary",
             _ if error.is_crowded() => MORE_CLIENTS,
             // a password, for a server that asks for none
             _ if error.to_string().contains("AUTH") => PASSWORD,

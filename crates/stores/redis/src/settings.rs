@@ -32,6 +32,11 @@ pub(crate) fn is_clustered(info: &str) -> bool {
     field(info, "cluster_enabled") == Some("1")
 }
 
+/// `HOST:PORT` of the server whose replica it is.
+pub(crate) fn primary(info: &str) -> Option<String> {
+    Some(format!("{}:{}", field(info, "master_host")?, field(info, "master_port")?))
+}
+
 pub(crate) async fn read(connection: &mut Connection, info: &str) -> Result<EffectiveSettings, Error> {
     let (settings, forbidden) = config(connection).await?;
     let (durability, because) = match forbidden {

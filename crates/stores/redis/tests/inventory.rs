@@ -203,6 +203,18 @@ fn a_namespace_is_ours_only_with_our_mark() {
     let mut theirs = theirs.map(str::to_owned);
     theirs.sort_unstable();
     assert_eq!(left, theirs);
+    is_told_that_it_is_a_replica(&world, &mut raw);
+}
+
+fn is_told_that_it_is_a_replica(world: &World<Redis>, raw: &mut Raw) {
+    let () = raw.req(&["REPLICAOF", "127.0.0.1", "1"]);
+    for refused in [world.store.create(NAMESPACE, "run"), world.store.remove("acidtest_test*")] {
+        let said = wait(refused).unwrap_err().to_string();
+        assert!(said.contains("takes no writes: it is a replica of 127.0.0.1:1"), "{said}");
+        assert!(said.contains("remedy: give the address of its primary"), "{said}");
+    }
+    let () = raw.req(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+    REDIS.refuses(world.address(), &["MASTERDOWN", "give the address of its primary"]);
 }
 
 #[test]
