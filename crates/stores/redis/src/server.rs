@@ -104,6 +104,10 @@ fn remedy(error: &ConnectError, address: &Address) -> String {
     const PASSWORD: &str = "check the user and the password, in the address or in ACIDTEST_PASSWORD";
     let remedy = match error {
         ConnectError::Refused(error) => match error.code() {
+            // ACIDTEST_PASSWORD is only for an address with an @
+            "NOAUTH" if address.user.is_none() && address.password.is_none() => {
+                "give the password, as redis://:PASSWORD@HOST, or as redis://@HOST with ACIDTEST_PASSWORD"
+            }
             "NOAUTH" | "WRONGPASS" => PASSWORD,
             "NOPERM" => {
                 "log in as a user who may PING, run scripts, and read and write keys of the namespace"

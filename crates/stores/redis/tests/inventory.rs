@@ -227,7 +227,9 @@ fn a_refused_login_is_told_with_a_remedy_and_without_the_password() {
     let mut raw = raw(&world);
     let () = raw.req(&["CONFIG", "SET", "requirepass", "right"]);
     let with = |password: &str| Address { password: Some(Secret::new(password)), ..at("1") };
-    for wrong in [at("1"), with("hunter2"), login(&at("1"), "ann", Some("hunter2"))] {
+    REDIS
+        .refuses(&at("1"), &["NOAUTH", "redis://:PASSWORD@HOST, or as redis://@HOST with ACIDTEST_PASSWORD"]);
+    for wrong in [with("hunter2"), login(&at("1"), "ann", Some("hunter2"))] {
         REDIS.refuses(&wrong, &["ACIDTEST_PASSWORD"]);
     }
     let store = wait(Redis::open(&with("right"))).unwrap();
