@@ -45,6 +45,10 @@ const DATABASE_EXISTS: u16 = 1007;
 /// Error 1050: the table to be created is there already.
 const TABLE_EXISTS: u16 = 1050;
 
+/// What the comment of a run's database begins with, before the run's id: it is made in one step with the database, and the mark is
+/// not. `MySQL` has no comments.
+const COMMENT: &str = "made by acidtest run ";
+
 /// The character set of a namespace.
 const CHARACTER_SET: &str = "utf8mb4";
 
@@ -427,12 +431,15 @@ async fn read_only(conn: &mut Conn, address: &Address) -> Result<Option<StoreErr
 
 /// `HOST:PORT` of the server whose replica has this state. `MariaDB` and `MySQL` have their own names for it.
 fn primary(state: &Row) -> Option<String> {
-    let column = |what: &str| {
-        let is_named = |name: &str| ["Source_", "Master_"].iter().any(|role| name == format!("{role}{what}"));
-        state.columns_ref().iter().position(|column| is_named(&column.name_str()))
+    let of = |what: &str| {
+        column(state, |name| ["Source_", "Master_"].iter().any(|role| name == format!("{role}{what}")))
     };
-    let (host, port) = (column("Host")?, column("Port")?);
-    Some(format!("{}:{}", text(state, host), state.whole(port)?))
+    Some(format!("{}:{}", text(state, of("Host")?), state.whole(of("Port")?)?))
+}
+
+/// The place of the first column with such a name, which not every version of a server has.
+fn column(row: &Row, is_named: impl Fn(&str) -> bool) -> Option<usize> {
+    row.columns_ref().iter().position(|column| is_named(&column.name_str()))
 }
 
 async fn settings(conn: &mut Conn, engine: Engine) -> Result<BTreeMap<String, String>, Error> {
@@ -473,12 +480,17 @@ async fn identity(conn: &mut Conn, product: Product) -> Result<Identity, Error> 
 
 async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {
     // compared byte by byte: whether names differ by case depends on the server's files
-    let there = "SELECT 1 FROM information_schema.schemata WHERE BINARY schema_name = BINARY ?";
-    if rows(conn, there, (namespace,)).await?.is_empty() {
-        return Ok(Owner::Nobody);
-    }
+    let there = "SELECT * FROM information_schema.schemata WHERE BINARY schema_name = BINARY ?";
+    let databases = rows(conn, there, (namespace,)).await?;
+    let Some(database) = databases.first() else { return Ok(Owner::Nobody) };
     if !has_marker(conn, namespace, "run").await? {
-        return Ok(if is_empty(conn, namespace, "").await? { Owner::Prepared } else { Owner::Stranger });
+        let comment = column(database, |name| name.eq_ignore_ascii_case("schema_comment"));
+        let run = comment.and_then(|comment| text(database, comment).strip_prefix(COMMENT));
+        return Ok(match (is_empty(conn, namespace, "").await?, run) {
+            (true, Some(run)) => Owner::Run(run.to_owned()),
+            (true, None) => Owner::Prepared,
+            (false, _) => Owner::Stranger,
+        });
     }
     let run = format!("SELECT run FROM {} WHERE run IS NOT NULL LIMIT 1", marker(namespace));
     if let Some(row) = rows(conn, run, ()).await?.first() {
@@ -519,8 +531,10 @@ async fn unfit(conn: &mut Conn, namespace: &str) -> Result<Option<String>, Error
 async fn create(conn: &mut Conn, namespace: &str, run: &str, is_prepared: bool) -> Result<(), Error> {
     let marker = marker(namespace);
     if !is_prepared {
-        let name = quoted(namespace);
-        conn.query_drop(format!("CREATE DATABASE {name} CHARACTER SET {CHARACTER_SET}")).await?;
+        let (name, comment) = (quoted(namespace), format!("{COMMENT}{run}").replace(['\'', '\\'], ""));
+        // read by MariaDB from 10.5 on alone
+        let comment = format!("/*M!100500 COMMENT '{comment}' */");
+        conn.query_drop(format!("CREATE DATABASE {name} CHARACTER SET {CHARACTER_SET} {comment}")).await?;
     }
     let prepared = if is_prepared { ", prepared BOOL" } else { "" };
     conn.query_drop(format!("CREATE TABLE {marker} (run TEXT NOT NULL{prepared}) ENGINE=InnoDB")).await?;

@@ -66,13 +66,19 @@ fn what_others_made_is_a_stranger_s() {
 }
 
 #[test]
-fn what_a_run_left_half_made_is_empty() {
+fn what_a_run_left_half_made_is_told_from_what_was_prepared() {
     let Some(world) = MARIADB.start(Durability::None) else { return };
     execute(world.address(), "CREATE DATABASE half");
     execute(world.address(), "CREATE TABLE half.marker (run TEXT NOT NULL)");
     assert_eq!(wait(world.store.owner("half")).unwrap(), Owner::Empty);
     execute(world.address(), "CREATE TABLE half.theirs (a int)");
     assert_eq!(wait(world.store.owner("half")).unwrap(), Owner::Stranger);
+    // killed before it had made the place of its mark
+    wait(world.store.create("bare", "run 1")).unwrap();
+    execute(world.address(), "DROP TABLE bare.marker");
+    assert_eq!(wait(world.store.owner("bare")).unwrap(), Owner::Run("run 1".to_owned()));
+    wait(world.store.remove("bare")).unwrap();
+    assert_eq!(wait(world.store.owner("bare")).unwrap(), Owner::Nobody);
 }
 
 #[test]
