@@ -9,6 +9,7 @@ use acidtest_report::{ArrivalKind, CapacityPlan, Plan, RefusedKind, RunResult};
 use acidtest_runner::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     commands::{compare::Compare, report::Report},
@@ -423,7 +424,7 @@ pub(crate) struct QuietOption {
     pub(crate) quiet_machine: Option<QuietMachine>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum QuietMachine {
     Wait,
     Refuse,

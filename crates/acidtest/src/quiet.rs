@@ -97,21 +97,21 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// That of the machine as it is now, before these are run one after the other. What other programs use is left out where all
-    /// that takes hardly longer than the look.
-    pub(crate) async fn now(orders: &[(&Order, Needs)]) -> Self {
+    /// that takes hardly longer than the look, and where each run begins only on a machine that they leave alone.
+    pub(crate) async fn now(orders: &[(&Order, Needs)], quiet: Option<QuietMachine>) -> Self {
         let seconds: Option<f64> = orders.iter().map(|(_, needs)| Some(needs.seconds?.0)).sum();
-        let is_worth_it = seconds.is_none_or(|least| least >= WORTH * LOOK.as_secs_f64());
+        let is_long = seconds.is_none_or(|least| least >= WORTH * LOOK.as_secs_f64());
         let most = orders.iter().map(|(_, needs)| *needs).max_by_key(|needs| needs.footprint.memory_bytes);
         let syncs = orders.iter().any(|(order, _)| syncs_here(order));
         Self {
-            others: if is_worth_it { Others::look().await } else { None },
+            others: if is_long && quiet.is_none() { Others::look().await } else { None },
             frequency: frequency(),
             needs: most,
             data: if syncs { filesystem(&Lab::usual_place()) } else { None },
         }
     }
 
-    /// A line with its remedy for each thing that would spoil the figures; none where all is well.
+    /// Each thing that would spoil the figures, with its remedy; none where all is well.
     pub(crate) fn told(&self) -> Vec<String> {
         let others = self.others.filter(|others| others.disturb()).map(|others| {
             format!(
@@ -125,7 +125,7 @@ impl Machine {
             self.needs.and_then(|needs| needs.little_memory()),
             self.data.as_ref().and_then(worth_less),
         ];
-        lines.into_iter().flatten().map(|line| format!("note: {line}")).collect()
+        lines.into_iter().flatten().collect()
     }
 }
 

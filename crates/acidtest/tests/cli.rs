@@ -6,16 +6,14 @@ mod common;
 
 use std::{
     collections::BTreeSet,
-    fs, hint,
+    fs,
     path::Path,
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
 use acidtest_testbed::with_more_time;
-use common::{Bench, CommandResult, signal, until, wait};
+use common::{Bench, CommandResult, busy, signal, until, wait};
 use serde_json::Value;
 
 /// Options for a short trial: of this many operations some are acknowledged, however slow the machine is.
@@ -1076,20 +1074,7 @@ fn a_plan_that_does_not_fit_is_refused_and_a_dry_run_tells_what_it_needs() {
 #[test]
 fn a_busy_machine_is_refused_where_a_quiet_one_is_asked_for() {
     let bench = Bench::new();
-    let done = AtomicBool::new(false);
-    let refused = thread::scope(|scope| {
-        let cores = thread::available_parallelism().unwrap().get();
-        for _ in 0..cores {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    hint::spin_loop();
-                }
-            });
-        }
-        let refused = bench.run(&brief(&["run", "inventory", "--quiet-machine=refuse"]));
-        done.store(true, Ordering::Relaxed);
-        refused.expect(8)
-    });
+    let refused = busy(|| bench.run(&brief(&["run", "inventory", "--quiet-machine=refuse"]))).expect(8);
     assert!(refused.stderr.contains("not run: other programs use "), "{}", refused.stderr);
     assert!(!bench.path("results").exists(), "{}", refused.stdout);
 }

@@ -18,6 +18,11 @@ pub enum Event {
         /// What the trials show that are in the result already, if the run goes on.
         so_far: SoFarEvent,
     },
+    /// Something on the machine would spoil the figures: told before the first trial.
+    Note {
+        /// What, with its remedy.
+        said: String,
+    },
     /// An activity whose progress cannot be measured.
     Doing {
         /// What is done.
@@ -172,6 +177,7 @@ impl Event {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Begun { .. } => "begun",
+            Self::Note { .. } => "note",
             Self::Doing { .. } => "doing",
             Self::Loading { .. } => "loading",
             Self::Trial { .. } => "trial",

@@ -119,6 +119,9 @@ pub(crate) struct Record {
     /// Whether every trial of its plan is in its result.
     pub(crate) is_complete: bool,
     pub(crate) error: Option<String>,
+    /// What would spoil its figures, as it was found on the machine before its trials, or before those since it last went on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
     /// Whether it may still be made by somebody else: a result in the folder that is not complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_open: bool,
@@ -332,6 +335,7 @@ impl Runs {
             error: is_open.then(|| {
                 "it is not complete: the command line is making it, or it was interrupted".to_owned()
             }),
+            notes: Vec::new(),
             is_open,
             plan: result.plan,
             id,
@@ -379,6 +383,7 @@ impl Runs {
                 exit_status: None,
                 is_complete: false,
                 error: None,
+                notes: Vec::new(),
                 is_open: false,
             };
             let (state, live) = (watch::Sender::new(State::Waiting), Some(Live::default()));
@@ -450,6 +455,7 @@ impl Runs {
             let record = &mut run.record;
             record.number = number;
             (record.ended, record.exit_status, record.error) = (None, None, None);
+            record.notes.clear();
             run.live = Some(Live::default());
             run.is_kept = false;
             run.set(State::Waiting);
@@ -549,6 +555,13 @@ impl Runs {
         let _ = self.keep(&record.id).await;
     }
 
+    /// Keeps with a run what was found on the machine before its trials.
+    fn note(&self, id: &str, said: &str) {
+        if let Some(run) = self.lock().get_mut(id) {
+            run.record.notes.push(said.to_owned());
+        }
+    }
+
     /// Has a process make a run, until it is done or told to stop.
     async fn process(&self, record: &Record, live: &Live, mut state: watch::Receiver<State>) -> End {
         let (file, turn) = (self.file(record), self.folder.join(KEPT).join(TURN));
@@ -573,7 +586,12 @@ impl Runs {
                         ended = Some(End { how: Some(how), exit_status: Some(exit_status), error });
                         late = Box::pin(sleep(process::ENDING));
                     }
-                    Some(event) => live.tell(&event),
+                    Some(event) => {
+                        if let Event::Note { said } = &event {
+                            self.note(&record.id, said);
+                        }
+                        live.tell(&event);
+                    }
                 },
                 () = told(&mut state, &mut ends), if !is_told => {
                     is_told = true;
@@ -699,6 +717,7 @@ mod tests {
             exit_status: None,
             is_complete: false,
             error: None,
+            notes: Vec::new(),
             is_open: false,
         };
         let run =

@@ -216,10 +216,10 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
     let done = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = interrupt::listen()?;
-            tell_machine(&left).await;
+            let quiet = compare.quiet_machine.quiet_machine;
+            tell_machine(&left, quiet).await;
             for turn in &turns {
-                let status =
-                    Box::pin(run_turn(turn, rounds, &interrupt, compare.quiet_machine.quiet_machine)).await?;
+                let status = Box::pin(run_turn(turn, rounds, &interrupt, quiet)).await?;
                 if status != Status::Held {
                     return Ok(status);
                 }
@@ -330,10 +330,11 @@ async fn run_turn(
 }
 
 /// Tells what would spoil the figures of the runs that are left.
-async fn tell_machine(left: &[&Order]) {
+async fn tell_machine(left: &[&Order], quiet: Option<QuietMachine>) {
     let orders: Vec<(&Order, Needs)> = left.iter().map(|order| (*order, Needs::of(order))).collect();
     if !orders.is_empty() {
-        Machine::now(&orders).await.told().iter().for_each(|line| output::say(line));
+        let machine = Machine::now(&orders, quiet).await;
+        machine.told().iter().for_each(|note| output::say(&format!("note: {note}")));
     }
 }
 

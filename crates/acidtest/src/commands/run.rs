@@ -65,7 +65,8 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         output::say(&expected(search, &order));
     }
     if !quiet {
-        Machine::now(&[(&order, needs)]).await.told().iter().for_each(|line| output::say(line));
+        let machine = Machine::now(&[(&order, needs)], run.output.quiet_machine.quiet_machine).await;
+        machine.told().iter().for_each(|note| output::say(&format!("note: {note}")));
     }
     let file = if let Some(file) = &run.resume {
         ResultFile::prepare(file.clone())?

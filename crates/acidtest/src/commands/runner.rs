@@ -20,9 +20,11 @@ use crate::{
     commands::serve::{AssignedRun, AssignedTarget},
     exit::{self, Status},
     interrupt,
+    needs::Needs,
     order::{self, is_complete},
     output::{self, ResultFile},
     progress::Pace,
+    quiet::{Machine, Others, is_quiet},
 };
 
 /// Time between two events of an activity that goes on.
@@ -60,15 +62,9 @@ fn tell(event: &Event) {
 async fn make(assigned: AssignedRun) -> Result<Event, Failure> {
     let interrupt = interrupt::listen()?;
     end_with_input(&interrupt)?;
-    let AssignedRun { id, plan, stores, lock_service, file, turn } = assigned;
+    let AssignedRun { id, plan, stores, lock_service, file, turn, quiet_machine } = assigned;
     // another process may be about to write the result that this one goes on with, or would be disturbed
-    let Some(_turns) = take_turns(&turn, &interrupt).await? else {
-        return Ok(Event::Ended {
-            how: Ending::Interrupted,
-            exit_status: Status::Interrupted.code(),
-            error: None,
-        });
-    };
+    let Some(_turns) = take_turns(&turn, &interrupt).await? else { return Ok(interrupted()) };
     let targets = stores.into_iter().map(AssignedTarget::target).collect::<Result<Vec<Target>, Failure>>()?;
     let find = |_: &str| {
         let service = lock_service.clone().map(AssignedTarget::target);
@@ -86,6 +82,23 @@ async fn make(assigned: AssignedRun) -> Result<Event, Failure> {
         }
         order = order::going_on(begun, targets, &file, &find)?;
     }
+    if let Some(how) = quiet_machine {
+        let (begun, mut said) = (Instant::now(), String::new());
+        let mut say = |line: &str| {
+            line.clone_into(&mut said);
+            tell(&Event::Doing { what: line.to_owned(), seconds: begun.elapsed().as_secs_f64() });
+        };
+        let quiet = tokio::select! {
+            quiet = is_quiet(how, Others::look, &mut say) => quiet?,
+            () = until_set(&interrupt) => return Ok(interrupted()),
+        };
+        if !quiet {
+            let exit_status = Status::NotQuiet.code();
+            return Ok(Event::Ended { how: Ending::Failed, exit_status, error: Some(said) });
+        }
+    }
+    let machine = Machine::now(&[(&order, Needs::of(&order))], quiet_machine).await;
+    machine.told().into_iter().for_each(|said| tell(&Event::Note { said }));
     let file = ResultFile::prepare(file)?;
     let Finished { result, failure } =
         carry_out(order, &mut Teller::default(), &interrupt, None, &file).await?;
@@ -100,6 +113,17 @@ async fn make(assigned: AssignedRun) -> Result<Event, Failure> {
     let status = failure.as_ref().map_or(status, |failure| status.max(exit::status_after(failure)));
     let error = failure.map(|failure| failure.to_string()).or_else(of_cells);
     Ok(Event::Ended { how, exit_status: status.code(), error })
+}
+
+/// The last event of a run that was told to stop before its first trial.
+fn interrupted() -> Event {
+    Event::Ended { how: Ending::Interrupted, exit_status: Status::Interrupted.code(), error: None }
+}
+
+async fn until_set(interrupt: &Interrupt) {
+    while !interrupt.is_set() {
+        tokio::time::sleep(TURN).await;
+    }
 }
 
 /// The result that the run goes on with, if there is one. What a file says is not run: its plan must be the one that was

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    args::{self, Arguments, Run},
+    args::{self, Arguments, QuietMachine, QuietOption, Run},
     carry_out,
     certificate_arguments::ListenCertificate,
     command_line::command_line,
@@ -67,6 +67,8 @@ pub(crate) struct Serve {
     /// The folder of results, and of what is kept of runs
     #[arg(long, value_name = "FOLDER", default_value = output::RESULTS)]
     out: PathBuf,
+    #[command(flatten)]
+    quiet_machine: QuietOption,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -75,15 +77,17 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Serves until it is told to end.
 pub(crate) async fn serve(serve: Serve) -> Result<Status, Failure> {
-    let Serve { listen, certificate, token_file, allow_host, allow_store, out } = serve;
+    let Serve { listen, certificate, token_file, allow_host, allow_store, out, quiet_machine } = serve;
     let token = token_file.as_deref().map(read_token).transpose()?;
     let allowed = allow_store.iter().map(|text| allowed(text)).collect::<Result<Vec<Target>, Failure>>()?;
     let certificate = certificate.files();
     let config = Config { listen, certificate, token, hosts: allow_host, results: out.clone() };
-    let server = acidtest_serve::start(config, Bench { allowed }).await.map_err(|error| match error {
-        Error::Usage(said) => Failure::Usage(said),
-        Error::Other(said) => Failure::Other(said),
-    })?;
+    let server = acidtest_serve::start(config, Bench { allowed, quiet_machine: quiet_machine.quiet_machine })
+        .await
+        .map_err(|error| match error {
+            Error::Usage(said) => Failure::Usage(said),
+            Error::Other(said) => Failure::Other(said),
+        })?;
     output::say(&format!(
         "listening on {0}; results in {1}\n  open it in a browser; what scripts can ask for: {0}/api/openapi.json",
         server.url,
@@ -137,6 +141,8 @@ fn allowed(text: &str) -> Result<Target, Failure> {
 struct Bench {
     /// Servers of the user's own that plans may name, with their passwords.
     allowed: Vec<Target>,
+    /// What is done where other programs use the machine before a run.
+    quiet_machine: Option<QuietMachine>,
 }
 
 /// A run as its process is told of it, over its standard input and nowhere else.
@@ -148,6 +154,7 @@ pub(crate) struct AssignedRun {
     pub(crate) lock_service: Option<AssignedTarget>,
     pub(crate) file: PathBuf,
     pub(crate) turn: PathBuf,
+    pub(crate) quiet_machine: Option<QuietMachine>,
 }
 
 /// A store of a run.
@@ -304,6 +311,7 @@ impl Program for Bench {
             plan: plan.clone(),
             file: file.to_owned(),
             turn: turn.to_owned(),
+            quiet_machine: self.quiet_machine,
         };
         serde_json::to_string(&assigned).map_err(|error| Refusal::of(error.to_string()))
     }

@@ -3,10 +3,12 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test binary uses a part; a test's set-up may panic
 
 use std::{
-    fs,
+    fs, hint,
     os::unix::fs::PermissionsExt,
+    panic,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -17,6 +19,24 @@ use tempfile::TempDir;
 
 /// Longest time for any event that must happen, on a machine that has other things to do.
 const SOON: Duration = Duration::from_mins(3);
+
+/// Does this while other threads use every core of the machine.
+pub fn busy<T>(work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    let worked = thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    hint::spin_loop();
+                }
+            });
+        }
+        let worked = panic::catch_unwind(panic::AssertUnwindSafe(work));
+        done.store(true, Ordering::Relaxed);
+        worked
+    });
+    worked.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+}
 
 /// A working folder and a lab for one test. The lab must be empty at the test's end.
 pub struct Bench {

@@ -6,7 +6,7 @@ use acidtest_testbed::wanted;
 use serde_json::{Value, json};
 
 use crate::{
-    common::{Bench, signal, until},
+    common::{Bench, busy, signal, until},
     server::{Server, plan},
 };
 
@@ -15,6 +15,35 @@ fn names(events: &[Value]) -> Vec<&str> {
     let mut names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
     names.dedup();
     names
+}
+
+/// Before its trials, on a machine that other programs use.
+#[test]
+fn a_run_looks_at_the_machine_first() {
+    let bench = Bench::new();
+    let asked =
+        json!({"workload": "inventory", "stores": ["sqlite"], "durability": ["none"], "duration": "5s"});
+    busy(|| {
+        let server = Server::start(&bench, &[]);
+        let run = server.run(&asked);
+        let mut events = server.watch(&run);
+        while events.line().unwrap() != "event: note\n" {}
+        let about = server.get(&run).expect(200).json();
+        let note = about["notes"][0].as_str().unwrap().to_owned();
+        assert!(note.contains("other programs use ") && note.contains("--quiet-machine"), "{note}");
+        let page = server.get(&run.replace("/api", "")).expect(200).body;
+        assert!(page.contains("Note: other programs use "), "{page}");
+        server.delete(&run).expect(202);
+        server.until_state(&run, "stopped");
+        server.end("INT");
+        let server = Server::start(&bench, &["--quiet-machine=refuse"]);
+        let run = server.run(&asked);
+        server.until_state(&run, "failed");
+        let about = server.get(&run).expect(200).json();
+        assert_eq!((&about["exit_status"], &about["notes"]), (&json!(8), &json!([])));
+        let error = about["error"].as_str().unwrap();
+        assert!(error.starts_with("not run: other programs use "), "{error}");
+    });
 }
 
 #[test]

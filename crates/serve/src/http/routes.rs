@@ -118,6 +118,8 @@ pub(crate) struct RunAbout {
     exit_status: Option<u8>,
     /// What went wrong, where something did.
     error: Option<String>,
+    /// What would spoil its figures, as it was found on the machine before its trials, with the remedies; empty where all is well.
+    notes: Vec<String>,
     /// How long its trials are driven, in seconds, at least and at most, where the plan says it.
     expected_seconds: Option<(f64, f64)>,
     /// When it was asked for (RFC 3339).
@@ -182,6 +184,7 @@ impl RunAbout {
             verdict: record.verdict().map(str::to_owned),
             exit_status: record.exit_status,
             error: record.error.clone(),
+            notes: record.notes.clone(),
             expected_seconds: record.seconds,
             submitted: record.submitted.to_string(),
             started: record.started.map(|time| time.to_string()),

@@ -47,7 +47,7 @@ async fn found(app: &App, record: &Record) -> Markup {
     }
 }
 
-/// How far the run is, and what can be done with it. Its script asks for it again when the state changes.
+/// How far the run is, and what can be done with it. Its script asks for it again when that changes.
 fn about(app: &App, record: &Record, is_ours: bool) -> Markup {
     let state = record.state;
     let api = format!("/api/runs/{}", record.id);
@@ -62,6 +62,7 @@ fn about(app: &App, record: &Record, is_ours: bool) -> Markup {
                 @if record.verdict().is_some() { " · promises: " (promises(record)) }
             }
             @if let Some(error) = &record.error { p.bad { (error) } }
+            @for note in &record.notes { p { "Note: " (note) } }
             @if !record.command.is_empty() { pre.command aria-label="The same on the command line" { (record.command) } }
             p.quiet {
                 (record.cells) @if record.cells == 1 { " cell" } @else { " cells" }

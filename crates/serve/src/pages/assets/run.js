@@ -159,6 +159,7 @@
       judge(event.so_far);
       progress();
     },
+    note() { about().catch(() => {}); },
     doing(event) { say("passing", event.what + words(event.seconds)); },
     loading(event) { say("passing", `loaded ${number(event.rows)} of ${number(event.all)} rows` + words(event.seconds)); },
     trial(event) {
