@@ -146,6 +146,9 @@ fn is_own(product: Option<&str>) -> bool {
     product == Some("RabbitMQ")
 }
 
+// It has no identity. Nothing that it tells its clients is another in each life, and no marker would do: a transient queue also expires
+// by a policy, is there in a cluster though the node has restarted that has the trial's queues, and is refused from 4.3 on
+// (`transient_nonexcl_queues`); a transient exchange outlives any node of a cluster.
 impl Store for RabbitMq {
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
