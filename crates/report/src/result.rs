@@ -816,7 +816,11 @@ mod tests {
         for number in 1..1000 {
             let figure = f64::from(number) * 96.398_021_843_004_56;
             let written = serde_json::to_string(&figure).unwrap();
-            assert_eq!(serde_json::from_str::<f64>(&written).unwrap().to_bits(), figure.to_bits(), "{written}");
+            assert_eq!(
+                serde_json::from_str::<f64>(&written).unwrap().to_bits(),
+                figure.to_bits(),
+                "{written}"
+            );
         }
     }
 

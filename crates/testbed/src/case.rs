@@ -9,7 +9,7 @@ use acidtest_workloads::{
     inventory::{self, InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, StockRow},
 };
 
-use crate::{steps, steps::Steps, wait};
+use crate::{private::CONNECT, steps, steps::Steps, wait};
 
 /// The seed of every random draw in the checks, so that a failure can be repeated.
 pub const SEED: u64 = 7;
@@ -131,7 +131,8 @@ fn port(store: &impl Store) -> &dyn InventoryStore {
 pub fn for_time(millis: u64) -> Load {
     let extent = Extent::Time(Duration::from_millis(millis));
     let (patience, timeout) = (Duration::from_secs(1), Duration::from_mins(5));
-    Load { patience, timeout, seed: SEED, ..Load::closed(OPERATIONS, extent) }
+    let closed = Load::closed(OPERATIONS, extent);
+    Load { patience, timeout, connect_timeout: CONNECT, seed: SEED, ..closed }
 }
 
 /// A closed loop of `count` operations, however long they take.

@@ -16,7 +16,12 @@ use acidtest_runner::{
 use acidtest_workloads::{Audit, Finding, Identity, Place, Store, TrialSetup, Verdict, Workload};
 use tempfile::TempDir;
 
-use crate::{NAMESPACE, SEED, Subject, private::wanted, steps::BACK, wait, with_more_time};
+use crate::{
+    NAMESPACE, SEED, Subject,
+    private::{CONNECT, wanted},
+    steps::BACK,
+    wait, with_more_time,
+};
 
 /// How long a trial goes on before the kill, on a machine that is not slow: a second that is counted by itself.
 const BEFORE: u64 = 1100;
@@ -94,7 +99,7 @@ impl Victim {
             namespace: NAMESPACE,
             run: "run 1",
             replace: false,
-            connect_timeout: Address::CONNECT_TIMEOUT,
+            connect_timeout: CONNECT,
             size: ServerSize::default(),
             host: None,
         };
@@ -178,7 +183,8 @@ impl Victim {
     fn load(&self, workload: &dyn Workload, lock: Lock, clients: u32) -> Load {
         let length = Span(BACK);
         let (warmup, timeout) = (Span(Duration::ZERO), Span(Duration::from_mins(5)));
-        let plan = Plan { duration: length, warmup, timeout, ..Plan::of("") };
+        let connect_timeout = Span(CONNECT);
+        let plan = Plan { duration: length, warmup, timeout, connect_timeout, ..Plan::of("") };
         let durability = Durability::None;
         let cell = Cell {
             target: 0,

@@ -20,6 +20,9 @@ const WITHOUT: &str = "ACIDTEST_TEST_WITHOUT";
 /// How long a server may take to answer after its start, on a busy machine.
 const READY: Duration = Duration::from_mins(10);
 
+/// How long opening a connection to it may take, on a busy machine that stands still now and then.
+pub(crate) const CONNECT: Duration = Duration::from_secs(30);
+
 /// Whether tests of this store are to be run. Prints that they are left out if the environment says so; panics with
 /// the lab's error if the server is not installed.
 #[must_use = "return early from a test without its server"]
@@ -51,6 +54,8 @@ fn is_named(list: &str, store: &str) -> bool {
 #[derive(Debug)]
 pub struct Private {
     deployment: Deployment,
+    /// Where clients reach it, also after a restart.
+    address: Address,
     _folder: TempDir,
 }
 
@@ -81,7 +86,9 @@ impl Private {
         let lab = Lab::at(folder.path()).unwrap();
         let started = lab.deploy(store, &[spec], Lifetime::Run);
         let deployment = started.unwrap_or_else(|error| panic!("{error}"));
-        Some(Self { deployment, _folder: folder })
+        let address = deployment.member(Role::Server).unwrap().address().clone();
+        let address = Address { connect_timeout: CONNECT, ..address };
+        Some(Self { deployment, address, _folder: folder })
     }
 
     fn server(&self) -> &Member {
@@ -118,7 +125,7 @@ impl Private {
     /// The address at which clients reach the server.
     #[must_use]
     pub fn address(&self) -> &Address {
-        self.server().address()
+        &self.address
     }
 
     /// The server's folder in the lab. Its data are in the folder `data` there.

@@ -23,6 +23,7 @@ use crate::{
     Check, NAMESPACE, Pace, Private, Relay, SEED, Subject, World,
     crash::{self, Back, CrashedTrial, Repaired, Victim},
     inventory,
+    private::CONNECT,
     steps::{self, BACK, prepared},
     subject::Home,
     until, wait, with_more_time,
@@ -145,7 +146,8 @@ impl QueueRun {
 fn load(millis: u64) -> Load {
     let extent = Extent::Time(Duration::from_millis(millis));
     let timeout = Duration::from_mins(5);
-    Load { spans: SPANS, seed: SEED, patience: BACK, timeout, ..Load::closed(OPERATIONS, extent) }
+    let closed = Load::closed(OPERATIONS, extent);
+    Load { spans: SPANS, seed: SEED, patience: BACK, timeout, connect_timeout: CONNECT, ..closed }
 }
 
 /// Parameters for three producers, three consumers and small messages.

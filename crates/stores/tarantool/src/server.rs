@@ -168,6 +168,8 @@ pub(crate) fn ended(request: Request) -> impl Fn(Error) -> Attempt {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     fn answered(code: u32) -> Error {
