@@ -44,27 +44,27 @@ impl From<StoreError> for Failure {
                 let remedy = format!("{remedy}; {MORE_TIME}");
                 Self::Store(StoreError::Unreachable { address, cause, remedy }.to_string())
             }
-            error => Self::store(error.to_string()),
+            error => Self::store(&error.to_string()),
         }
     }
 }
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
-        Self::store(error.to_string())
+        Self::store(&error.to_string())
     }
 }
 
 impl Failure {
     /// A store's failure in these words; with the remedy if it is that this process can open no more files, or that opening a
     /// connection took longer than it may.
-    pub(crate) fn store(said: String) -> Self {
+    pub(crate) fn store(said: &str) -> Self {
         let remedy = if said.contains("remedy: ") {
             None
-        } else if is_short_of_files(&said) {
+        } else if is_short_of_files(said) {
             Some(more_files())
         } else {
-            let is_late = took_too_long(&said);
+            let is_late = took_too_long(said);
             is_late.then(|| format!("check that the server is not stopped or overloaded; {MORE_TIME}"))
         };
         Self::Store(with_remedy(&said, remedy.as_deref()))
@@ -104,7 +104,7 @@ mod tests {
         let time = Duration::from_millis(2500);
         for late in [no_connection_within(time), no_tls_within(time), "no connection within 2.5s".to_owned()]
         {
-            let client = Failure::store(format!("a client could not connect: {late}")).to_string();
+            let client = Failure::store(&format!("a client could not connect: {late}")).to_string();
             let remedy = "start the server, or check host and port".to_owned();
             let address = "redis://h".to_owned();
             let store = StoreError::Unreachable { address, cause: late, remedy: remedy.clone() };
@@ -117,7 +117,7 @@ mod tests {
                 );
             }
         }
-        let slow = Failure::store("no answer within 10 s".to_owned()).to_string();
+        let slow = Failure::store("no answer within 10 s").to_string();
         assert!(!slow.contains("remedy"), "{slow}");
     }
 
@@ -134,7 +134,7 @@ mod tests {
             Failure::from(LabError::Io { doing, path, cause: error.into() }).to_string()
         };
         for error in [Errno::MFILE, Errno::NFILE] {
-            for said in [unreachable(words(error)), lab(error), Failure::store(words(error)).to_string()] {
+            for said in [unreachable(words(error)), lab(error), Failure::store(&words(error)).to_string()] {
                 assert!(said.contains("ulimit -n") && said.matches("remedy: ").count() == 1, "{said}");
             }
         }

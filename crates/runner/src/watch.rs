@@ -253,7 +253,7 @@ fn unmeasured(measurement: &Measurement, is_lost: bool) -> Option<Failure> {
         Some(Stop::Defect(what)) => Some(Failure::Other(format!("{what}: a defect of acidtest"))),
         // a first connection that fails
         Some(Stop::NoConnection(cause)) if !is_lost => {
-            Some(Failure::store(format!("a client could not connect: {cause}")))
+            Some(Failure::store(&format!("a client could not connect: {cause}")))
         }
         _ => None,
     }

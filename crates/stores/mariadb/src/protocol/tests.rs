@@ -572,6 +572,14 @@ fn every_way_to_log_in_is_known() {
                 );
             }
             assert_eq!(who(store, "open", None).await, Ok("open@%".to_owned()), "{name}");
+            // along a Unix socket, where the server asks for a password that it does not know as it is
+            connection.query(&format!("CREATE USER eve IDENTIFIED WITH {by}")).await.unwrap();
+            let file = connection.query("SELECT CONCAT(@@datadir, @@socket)").await.unwrap().first().unwrap();
+            let socket = Some(text(&file, 0).to_owned());
+            let eve = Address { socket, ..login(store.server.address(), "eve", Some(right)) };
+            for _ in 0..2 {
+                ConnectOptions::new(&eve).unwrap().connect().await.unwrap();
+            }
             let within = Address { path: "information_schema".to_owned(), ..store.server.address().clone() };
             let mut connection = ConnectOptions::new(&within).unwrap().connect().await.unwrap();
             let database = connection.query("SELECT DATABASE()").await.unwrap().first().unwrap();
