@@ -129,21 +129,32 @@ pub(crate) const LOGIN: &str =
 const MORE_CONNECTIONS: &str = "ask for fewer clients, or raise the server's max_connections; of the user's or the \
                                 database's own limit: CONNECTION LIMIT -1";
 
-/// Why a client could not connect, with the remedy if the server takes no more of them.
+/// The remedy where it is `PgBouncer` that takes no more clients.
+const MORE_CLIENTS: &str = "ask for fewer clients, or raise PgBouncer's max_client_conn, and its limit of open files (ulimit -n) with it";
+
+/// Why a client could not connect, with the remedy if the server, or `PgBouncer` in front of it, takes no more of them.
 pub(crate) fn client_words(error: &ConnectError) -> String {
     let code = match error {
         ConnectError::Client(error) => error.answer().map(|answer| &answer.code),
         ConnectError::Driver(error) => error.code(),
         ConnectError::Late(_) => None,
     };
-    let is_crowded = code == Some(&SqlState::TOO_MANY_CONNECTIONS);
-    with_remedy(error, is_crowded.then_some(MORE_CONNECTIONS))
+    with_remedy(error, limit_reached(code, &error.to_string()))
+}
+
+/// The remedy where an error says that there may be no more connections. `PgBouncer` has no code for that, but names the setting.
+fn limit_reached(code: Option<&SqlState>, said: &str) -> Option<&'static str> {
+    if code == Some(&SqlState::TOO_MANY_CONNECTIONS) {
+        return Some(MORE_CONNECTIONS);
+    }
+    said.contains("(max_client_conn)").then_some(MORE_CLIENTS)
 }
 
 /// Why a connection could not be opened, and how the user can mend that.
 pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, String) {
     let cause = error.to_string();
     let remedy = match error {
+        _ if limit_reached(None, &cause).is_some() => MORE_CLIENTS.to_owned(),
         ConnectError::Late(_) => {
             "check host and port, and that the server is not stopped or overloaded".to_owned()
         }

@@ -123,6 +123,21 @@ fn a_pool_in_session_mode_is_as_good_as_the_server() {
     assert_eq!(left_by_others(pool.address()), [""; 0]);
 }
 
+/// It says so without a code of its own.
+#[test]
+fn a_pool_that_takes_no_more_clients_has_its_remedy() {
+    let Some(world) = POSTGRES.start(Durability::None) else { return };
+    let settings = ["pool_mode = session", "max_client_conn = 6"];
+    let Some(pool) = PgBouncer::before(world.address(), &settings) else { return };
+    let store = wait(Postgres::open(pool.address())).unwrap();
+    wait(store.create(NAMESPACE, "run 1")).unwrap();
+    let run = InventoryRun::random(Lock::Native, 1);
+    run.load(&store);
+    let stopped = run.drive(&store, &for_operations(200), 8).stopped;
+    let Some(Stop::NoConnection(why)) = &stopped else { panic!("{stopped:?}") };
+    assert!(why.contains("(max_client_conn)") && why.contains("raise PgBouncer's max_client_conn"), "{why}");
+}
+
 /// A pool that resets nothing between its clients gives them what others have set.
 #[test]
 fn a_session_with_settings_of_others_is_not_used() {
