@@ -165,7 +165,7 @@ static FEATURES: &[Feature] = &[
     feature!("fjall", "fjall"),
     feature!("postgres", "postgres", "postgresql"),
     feature!("mariadb", "mariadb", "mysql"),
-    feature!("redis", "redis", "rediss"),
+    feature!("redis", "redis", "rediss", "unix"),
     feature!("tarantool", "tarantool"),
     feature!("elasticsearch", "elasticsearch", "es", "http", "https"),
     feature!("rabbitmq", "rabbitmq", "amqp", "amqps"),

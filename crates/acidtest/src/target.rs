@@ -23,10 +23,9 @@ pub(crate) fn parse(text: &str) -> Result<Target, Failure> {
         ));
     }
     let Some((scheme, _)) = text.split_once(':') else { return Err(unknown_name(text)) };
-    if Address::is_of_sockets(scheme) {
-        // in its words
-        address_of(text, false)?;
-    }
+    // what names a socket by its scheme is an address of the store with another one
+    let of_socket = Address::is_of_sockets(scheme).then(|| address_of(text, false)).transpose()?;
+    let scheme = of_socket.as_ref().map_or(scheme, |address| address.scheme.as_str());
     let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
     let Some(store) = store else { return Err(unknown_scheme(scheme)) };
     let address = address_of(text, store.kind.hosting == Hosting::Embedded)?;
@@ -106,8 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_redis_is_no_unknown_store() {
-        let error = parse("redis+unix:///run/redis.sock").err().unwrap().to_string();
-        assert!(error.contains("Unix sockets are not supported"), "{error}");
+    fn a_socket_of_redis_is_an_address_of_redis() {
+        for text in ["redis+unix://:secret@/run/redis.sock", "unix://:secret@/run/redis.sock"] {
+            let target = parse(text).ok().unwrap();
+            assert_eq!(target.kind().name, "redis", "{text}");
+            assert_eq!(target.address.unwrap().socket.as_deref(), Some("/run/redis.sock"), "{text}");
+        }
+        let error = parse("redis-socket:///run/redis.sock").err().unwrap().to_string();
+        assert!(error.contains("write it as redis+unix://"), "{error}");
     }
 }

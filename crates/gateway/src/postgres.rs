@@ -33,8 +33,11 @@ impl Session {
     ) -> Result<Self, tokio_postgres::Error> {
         let address = transport.address();
         let mut config = Config::new();
+        match &address.socket {
+            Some(folder) => config.host_path(folder),
+            None => config.host(&address.host),
+        };
         config
-            .host(&address.host)
             .port(address.port.unwrap_or(PORT))
             .application_name("acidtest gateway")
             .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable })

@@ -134,13 +134,22 @@ impl Lab {
         Ok(self.root.folders()?.0.iter().map(Entry::of).collect())
     }
 
-    /// The root of the process tree of the kept server that listens on this port of this machine; none if the server
-    /// is not of this lab, or does not run.
-    pub fn serving(&self, host: &str, port: u16) -> Result<Option<u32>, LabError> {
+    /// The root of the process tree of the kept server that is reached at this address, with `default` where that gives no port;
+    /// none if the server is not of this lab, or does not run.
+    pub fn serving(&self, address: &Address, default: u16) -> Result<Option<u32>, LabError> {
+        let kept = self.list()?.into_iter().filter(|entry| entry.holder == Holder::Kept);
+        if let Some(socket) = address.socket_file(default) {
+            // in a folder of its own, the only server of its store
+            let mut own = kept.filter(|entry| socket.starts_with(&entry.folder));
+            let server = own
+                .next()
+                .and_then(|entry| entry.members.into_iter().find(|member| member.role == Role::Server));
+            return Ok(server.and_then(|member| member.pid));
+        }
         // a private server listens on loopback only, and no two running servers share a port
+        let (host, port) = (address.host.as_str(), address.port.unwrap_or(default));
         let same =
             |theirs: &Address| theirs.port == Some(port) && [&theirs.host, "localhost"].contains(&host);
-        let kept = self.list()?.into_iter().filter(|entry| entry.holder == Holder::Kept);
         let mut members = kept.flat_map(|entry| entry.members).filter(|member| same(&member.address));
         Ok(members.find_map(|member| member.pid))
     }

@@ -1,10 +1,19 @@
 //! The address of a store: a URL whose password is never shown.
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use url::Url;
 
-use crate::tls::{self, Tls};
+use crate::{
+    tls::{self, Tls},
+    unix_socket::{self, Named, Written},
+};
 
 /// A password: shown as `***` by every formatter, readable only on purpose.
 #[derive(Clone, PartialEq, Eq)]
@@ -54,10 +63,12 @@ pub struct Address {
     pub user: Option<String>,
     /// The password to log in with; from the address or from the environment variable `ACIDTEST_PASSWORD`.
     pub password: Option<Secret>,
-    /// Host name or IP address; empty for a file.
+    /// Host name or IP address; empty for a file, `localhost` for a Unix socket.
     pub host: String,
     /// TCP port; `None` if the address gives none.
     pub port: Option<u16>,
+    /// The path of the Unix socket by which it is reached instead of TCP; of PostgreSQL's the folder, in which the port names it.
+    pub socket: Option<String>,
     /// Database name, database number or file path; empty if not given.
     pub path: String,
     /// What it says of TLS; none where it asks for none. The scheme is that of the same address without TLS.
@@ -75,26 +86,24 @@ impl Address {
     /// How long opening a connection may take where nobody says otherwise.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Whether addresses of this scheme name a Unix socket by it, as `redis+unix` does. They are refused.
+    /// Whether addresses of this scheme name a Unix socket by it, as `redis+unix` does.
     #[must_use]
     pub fn is_of_sockets(scheme: &str) -> bool {
-        Socket::of(scheme).is_some_and(|socket| socket.option.is_none())
+        unix_socket::is_named_by(scheme)
     }
 
     /// Parses an address.
     ///
     /// # Errors
-    /// The text is not a URL, has no host, names a Unix socket, has an `@` behind its host, as it has where a password holds
-    /// what has a meaning in an address, or has options that mean nothing, or a fragment, which would be ignored.
+    /// The text is not a URL, has no host, has an `@` behind its host, as it has where a password holds
+    /// what has a meaning in an address, or has options that mean nothing, or a fragment, which would be ignored; or it asks
+    /// for TLS on a Unix socket.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let bad = |reason: &str| AddressError {
             shown: without_password(text),
             reason: reason.to_owned(),
             example: EXAMPLE,
         };
-        if let Some(socket) = Socket::named_by(text) {
-            return Err(AddressError { example: socket.example, ..bad(socket.reason) });
-        }
         if let Some((scheme, path)) = text.split_once(':').filter(|(scheme, _)| FILES.contains(scheme)) {
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() {
@@ -110,6 +119,25 @@ impl Address {
                 text.split(':').next().unwrap_or_default()
             )));
         }
+        let named = Named::by(text).map_err(|(reason, example)| AddressError { example, ..bad(&reason) })?;
+        let Some(Named { over_tcp, socket, example }) = named else { return Self::parse_host(text) };
+        let of_socket = |reason: String| AddressError { example, ..bad(&reason) };
+        let address = Self::parse_host(&over_tcp).map_err(|error| of_socket(error.reason))?;
+        if address.tls.is_some() {
+            return Err(of_socket(
+                "TLS is for networks, and what goes through a Unix socket stays on its machine: leave the options of TLS out".to_owned(),
+            ));
+        }
+        Ok(Self { socket: Some(socket), ..address })
+    }
+
+    /// The same of an address that names a host.
+    fn parse_host(text: &str) -> Result<Self, AddressError> {
+        let bad = |reason: &str| AddressError {
+            shown: without_password(text),
+            reason: reason.to_owned(),
+            example: EXAMPLE,
+        };
         let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
         let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
             return Err(bad("it names no host"));
@@ -138,6 +166,7 @@ impl Address {
             user: (!user.is_empty()).then_some(user),
             password,
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            socket: None,
             // that of http is left out of a URL, though it was written
             port: url.port_or_known_default().or(port),
             path: decoded(url.path().trim_start_matches('/'))
@@ -156,6 +185,7 @@ impl Address {
             password: None,
             host: String::new(),
             port: None,
+            socket: None,
             path: path.to_owned(),
             tls: None,
             connect_timeout: Self::CONNECT_TIMEOUT,
@@ -171,17 +201,37 @@ impl Address {
             password: None,
             host: "127.0.0.1".to_owned(),
             port: Some(port),
+            socket: None,
             path: path.to_owned(),
             tls: None,
             connect_timeout: Self::CONNECT_TIMEOUT,
         }
     }
 
-    /// Whether it names this machine: a file, `localhost`, or a loopback address. Another name of this machine is not known for one.
+    /// Whether it names this machine: a file, a Unix socket, `localhost`, or a loopback address. Another name of this machine is not known for one.
     #[must_use]
     pub fn is_on_this_machine(&self) -> bool {
         let is_loopback = || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
         self.host.is_empty() || self.host.eq_ignore_ascii_case("localhost") || is_loopback()
+    }
+
+    /// The file of its Unix socket, if it names one, with `default` where no port is given.
+    #[must_use]
+    pub fn socket_file(&self, default: u16) -> Option<PathBuf> {
+        let path = Path::new(self.socket.as_ref()?);
+        let is_folder = unix_socket::is_in_folder(&self.scheme);
+        let named = || path.join(format!(".s.PGSQL.{}", self.port.unwrap_or(default)));
+        Some(if is_folder { named() } else { path.to_owned() })
+    }
+
+    /// What there is to check of an address at which nobody answers.
+    #[must_use]
+    pub fn to_check(&self) -> &'static str {
+        if self.socket.is_some() {
+            "the path of its Unix socket, and that this user may write to it"
+        } else {
+            "its host and port"
+        }
     }
 
     /// `host:port`, as one would type it to reach the server, with `default` where no port is given.
@@ -201,10 +251,17 @@ impl fmt::Display for Address {
         if self.host.is_empty() {
             return write!(f, "{}:{}", self.scheme, self.path);
         }
-        let (scheme, options) = self
-            .tls
-            .as_ref()
-            .map_or((self.scheme.as_str(), Vec::new()), |tls| tls::written(&self.scheme, tls));
+        let (scheme, host, path, options) = if let Some(socket) = &self.socket {
+            let Written { scheme, host, path, options } =
+                unix_socket::written(&self.scheme, socket, &self.path);
+            let options = options.into_iter().map(|(name, value)| (name, Cow::Borrowed(value)));
+            // a path stays legible
+            (scheme, host, escaped(path).replace("%2F", "/"), options.collect())
+        } else {
+            let tls = self.tls.as_ref().map(|tls| tls::written(&self.scheme, tls));
+            let (scheme, options) = tls.unwrap_or((&self.scheme, Vec::new()));
+            (scheme, self.host.as_str(), escaped(&self.path), options)
+        };
         write!(f, "{scheme}://")?;
         if let Some(user) = &self.user {
             f.write_str(&escaped(user))?;
@@ -213,16 +270,16 @@ impl fmt::Display for Address {
         if self.user.is_some() || self.password.is_some() {
             f.write_str("@")?;
         }
-        if self.host.contains(':') {
-            write!(f, "[{}]", self.host)?;
+        if host.contains(':') {
+            write!(f, "[{host}]")?;
         } else {
-            f.write_str(&self.host)?;
+            f.write_str(host)?;
         }
         if let Some(port) = self.port {
             write!(f, ":{port}")?;
         }
-        if !self.path.is_empty() {
-            write!(f, "/{}", escaped(&self.path))?;
+        if !path.is_empty() {
+            write!(f, "/{path}")?;
         }
         for (place, (name, value)) in options.iter().enumerate() {
             let between = if place == 0 { '?' } else { '&' };
@@ -237,68 +294,6 @@ impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
-}
-
-/// How the addresses of a store name a Unix socket, which is refused.
-struct Socket {
-    schemes: &'static [&'static str],
-    /// The option after `?` that names it; a value that is no path is a host.
-    option: Option<&'static str>,
-    /// Why it is refused, with what opens the server's TCP port.
-    reason: &'static str,
-    example: &'static str,
-}
-
-const SOCKETS: [Socket; 3] = [
-    Socket {
-        schemes: &["postgres", "postgresql"],
-        option: Some("host"),
-        reason: "Unix sockets are not supported: give the server's TCP port, which listen_addresses = 'localhost' in \
-                 postgresql.conf opens",
-        example: "postgres://user:password@127.0.0.1:5432/database",
-    },
-    Socket {
-        schemes: &["mysql", "mariadb"],
-        option: Some("socket"),
-        reason: "Unix sockets are not supported: give the server's TCP port, which bind-address = 127.0.0.1 without \
-                 skip-networking in its configuration opens",
-        example: "mysql://user:password@127.0.0.1:3306/database",
-    },
-    Socket {
-        schemes: &["redis+unix", "redis+socket", "redis-socket", "unix"],
-        option: None,
-        reason: "Unix sockets are not supported: give the server's TCP port, which bind 127.0.0.1 and port 6379 in \
-                 redis.conf open",
-        example: "redis://:password@127.0.0.1:6379/0",
-    },
-];
-
-impl Socket {
-    /// That of this address, if it names one: by its scheme, an option, or as libpq does by a host that begins with a slash.
-    fn named_by(text: &str) -> Option<&'static Self> {
-        let (scheme, rest) = text.split_once("://")?;
-        let socket = Self::of(scheme)?;
-        let Some(option) = socket.option else { return Some(socket) };
-        let (before, options) = rest.split_once('?').unwrap_or((rest, ""));
-        let host = before.rsplit_once('@').map_or(before, |(_, host)| host);
-        let mut given = options.split('&').filter_map(|each| each.split_once('='));
-        let is_named = given.any(|(name, value)| name == option && (option == "socket" || is_path(value)));
-        (is_named || (is_path(host) && !host.starts_with('/'))).then_some(socket)
-    }
-
-    fn of(scheme: &str) -> Option<&'static Self> {
-        // an engine of MySQL or MariaDB follows the name
-        let product = scheme.split_once('+').map_or(scheme, |(product, _)| product);
-        let has = |socket: &&Self| {
-            socket.schemes.contains(&scheme) || socket.option.is_some() && socket.schemes.contains(&product)
-        };
-        SOCKETS.iter().find(has)
-    }
-}
-
-/// Whether it begins with a slash, as it stands or percent-encoded.
-fn is_path(text: &str) -> bool {
-    text.starts_with('/') || text.get(..3).is_some_and(|first| first.eq_ignore_ascii_case("%2f"))
 }
 
 /// What ends the host of an address, if an `@` follows it. It may stand in a password: whoever reads the address otherwise takes
@@ -316,6 +311,8 @@ fn before_a_late_at(text: &str) -> Option<char> {
 fn without_password(text: &str) -> String {
     let scheme = text.split(':').next().unwrap_or_default();
     let rest = text.rsplit_once('@').map_or("", |(_, host)| host);
+    // a password may stand among the options, where it is not taken
+    let rest = rest.split('?').next().unwrap_or_default();
     format!("{scheme}:…{rest}")
 }
 
@@ -329,7 +326,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// The text with its percent escapes decoded; `None` where the result is not UTF-8.
-fn decoded(text: &str) -> Option<String> {
+pub(crate) fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
@@ -390,23 +387,6 @@ mod tests {
                 error.contains(code) && !error.contains("cret") && !error.contains("se@"),
                 "{text}: {error}"
             );
-        }
-    }
-
-    #[test]
-    fn a_unix_socket_is_refused_with_the_address_to_give_instead() {
-        for (text, instead) in [
-            ("postgres:///db?host=/run/postgresql", "write it as postgres://"),
-            ("postgresql://ann:secret@/db?host=%2Frun%2Fpostgresql", "write it as postgres://"),
-            ("postgres://ann:secret@%2frun%2fpostgresql/db", "write it as postgres://"),
-            ("mysql+innodb://ann:secret@localhost/db?socket=/run/mysqld/mysqld.sock", "write it as mysql://"),
-            ("mariadb://localhost?ssl-mode=REQUIRED&socket=/run/mysqld/mysqld.sock", "write it as mysql://"),
-            ("redis+unix:///run/redis.sock", "write it as redis://"),
-            ("unix://:secret@/run/redis.sock?db=1", "write it as redis://"),
-        ] {
-            let error = Address::parse(text).unwrap_err().to_string();
-            assert!(error.contains("TCP port") && error.contains(instead), "{text}: {error}");
-            assert!(!error.contains("secret"), "{error}");
         }
     }
 

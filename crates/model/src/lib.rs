@@ -37,6 +37,7 @@ mod role;
 mod span;
 mod timeline;
 pub mod tls;
+mod unix_socket;
 mod wording;
 
 pub use address::{Address, AddressError, Secret};

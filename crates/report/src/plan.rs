@@ -351,7 +351,6 @@ mod defaults {
         Span(Address::CONNECT_TIMEOUT)
     }
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
     pub(super) fn is_connect_timeout(timeout: &Span) -> bool {
         *timeout == connect_timeout()
     }

@@ -46,6 +46,8 @@ pub struct WrittenAddress {
     password: Option<String>,
     host: String,
     port: Option<u16>,
+    #[serde(default)]
+    socket: Option<String>,
     path: String,
     #[serde(default)]
     tls: Option<Box<Tls>>,
@@ -60,17 +62,19 @@ impl std::fmt::Debug for WrittenAddress {
 
 impl From<&Address> for WrittenAddress {
     fn from(address: &Address) -> Self {
-        let Address { scheme, user, password, host, port, path, tls, connect_timeout } = address.clone();
+        let Address { scheme, user, password, host, port, socket, path, tls, connect_timeout } =
+            address.clone();
         let password = password.map(|password| password.reveal().to_owned());
-        Self { scheme, user, password, host, port, path, tls, connect_timeout }
+        Self { scheme, user, password, host, port, socket, path, tls, connect_timeout }
     }
 }
 
 impl From<WrittenAddress> for Address {
     fn from(written: WrittenAddress) -> Self {
-        let WrittenAddress { scheme, user, password, host, port, path, tls, connect_timeout } = written;
+        let WrittenAddress { scheme, user, password, host, port, socket, path, tls, connect_timeout } =
+            written;
         let password = password.map(Secret::new);
-        Self { scheme, user, password, host, port, path, tls, connect_timeout }
+        Self { scheme, user, password, host, port, socket, path, tls, connect_timeout }
     }
 }
 

@@ -478,8 +478,7 @@ async fn open_member(
     let (store, address) = if let Some(address) = &target.address {
         let address = Address { connect_timeout: claim.connect_timeout, ..address.clone() };
         let store = open(target, &address, OpenOptions { durability: None, locks }).await?;
-        let port = address.port.unwrap_or(target.kind().default_port);
-        kept_server = lab.serving(&address.host, port)?;
+        kept_server = lab.serving(&address, target.kind().default_port)?;
         (store, address)
     } else {
         let options = OpenOptions { durability: Some(*durability), locks };

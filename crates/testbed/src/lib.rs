@@ -33,6 +33,7 @@ mod relay;
 mod rewriting;
 mod steps;
 mod subject;
+mod unix_socket;
 
 pub use case::{InventoryRun, NAMESPACE, SEED, for_operations, for_time, to_the_end};
 pub use garbled::{Change, changes, garble};
@@ -45,6 +46,7 @@ pub use relay::{Pace, Relay};
 pub use rewriting::RewritingPool;
 pub use steps::{until, with_more_time};
 pub use subject::{AfterRemoval, Check, Subject, World, login};
+pub use unix_socket::{OnSocket, is_whole_by_a_socket};
 
 /// Runs a task that is not measured to its end, on a runtime of its own.
 pub fn wait<T>(task: impl Future<Output = T>) -> T {

@@ -1,4 +1,4 @@
-//! Connections over TCP, with TLS where an address asks for it, or a certificate was given.
+//! Connections over TCP or a Unix socket, over TCP with TLS where an address asks for it, or a certificate was given.
 //!
 //! A [`Transport`] is made of an address, once for a store, and opens its connections. An [`Acceptor`] makes those ready that
 //! acidtest's own servers accept. There is one configuration of TLS
@@ -16,16 +16,18 @@ mod open;
 mod pipelined;
 mod requests;
 mod sessions;
+mod socket;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 mod wire;
 
-use std::{io, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use acidtest_model::{Address, CertificateCheck, StoreError, no_connection_within};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
+use crate::socket::Socket;
 #[cfg(feature = "tls")]
 pub use crate::tls::Security;
 pub use crate::{
@@ -50,6 +52,8 @@ pub struct Transport(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     endpoint: String,
+    /// The Unix socket that takes the endpoint's place, if the address names one.
+    socket: Option<PathBuf>,
     address: Address,
     #[cfg(feature = "tls")]
     security: Option<Security>,
@@ -61,7 +65,7 @@ impl Transport {
     /// # Errors
     /// [`StoreError::Unreachable`]: a certificate cannot be read or used, or this acidtest was built without TLS.
     pub fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
-        let endpoint = address.endpoint(default_port);
+        let (endpoint, socket) = (address.endpoint(default_port), address.socket_file(default_port));
         #[cfg(feature = "tls")]
         {
             let security = address.tls.as_ref().map(|tls| Security::new(address, tls)).transpose();
@@ -70,7 +74,7 @@ impl Transport {
                 cause,
                 remedy,
             })?;
-            Ok(Self(Arc::new(Shared { endpoint, address: address.clone(), security })))
+            Ok(Self(Arc::new(Shared { endpoint, socket, address: address.clone(), security })))
         }
         #[cfg(not(feature = "tls"))]
         {
@@ -81,7 +85,7 @@ impl Transport {
                     remedy: "build it with the feature tls, or give an address without TLS".to_owned(),
                 });
             }
-            Ok(Self(Arc::new(Shared { endpoint, address: address.clone() })))
+            Ok(Self(Arc::new(Shared { endpoint, socket, address: address.clone() })))
         }
     }
 
@@ -141,10 +145,11 @@ impl Transport {
     }
 
     async fn open(&self) -> io::Result<Stream> {
-        let stream = TcpStream::connect(&self.0.endpoint).await?;
-        // otherwise Nagle's algorithm holds requests back
-        stream.set_nodelay(true)?;
-        Ok(Stream::open(stream))
+        let connected = match &self.0.socket {
+            Some(file) => Socket::unix(file).await,
+            None => Socket::tcp(&self.0.endpoint).await,
+        };
+        connected.map(Stream::open)
     }
 
     /// Goes over to TLS on a connection without, if the address asks for it.

@@ -13,10 +13,9 @@ use rustix::{
     io::ioctl_fionbio,
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg, sockopt},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+use crate::socket::Socket;
 
 /// Most bytes that a read that waits takes at once.
 const READ: usize = 64 * 1024;
@@ -32,7 +31,7 @@ pub(crate) type MayBlock = fn() -> Option<Duration>;
 /// It belongs to the runtime. From the first read on that waits in the system call, the socket itself is a blocking one. Whatever
 /// else is done on it says that it does not wait: what the runtime holds for possible need not be.
 pub(crate) struct Open {
-    stream: TcpStream,
+    stream: Socket,
     /// The leave of reads to wait in the system call, until one of them has read something.
     pub(crate) leave: Option<MayBlock>,
     /// What is read into from a blocking socket; none as long as it is not one.
@@ -40,8 +39,8 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, leave: None, arrived: None }
+    pub(crate) fn new(stream: impl Into<Socket>) -> Self {
+        Self { stream: stream.into(), leave: None, arrived: None }
     }
 
     /// Waits until something has arrived, and leaves it there. Returns whether something has; if not, the connection has ended.
@@ -113,7 +112,7 @@ impl Open {
 
 /// Reads what comes first, so many bytes at most, by way of the room of a vector that stays empty.
 fn receive<'a>(
-    stream: &TcpStream,
+    stream: &Socket,
     by_way_of: &'a mut Vec<u8>,
     most: usize,
     flags: RecvFlags,
@@ -125,7 +124,7 @@ fn receive<'a>(
 }
 
 /// Lets reads wait in the system call, for so long at most.
-fn make_blocking(stream: &TcpStream, longest: Duration) -> rustix::io::Result<()> {
+fn make_blocking(stream: &Socket, longest: Duration) -> rustix::io::Result<()> {
     sockopt::set_socket_timeout(stream, sockopt::Timeout::Recv, Some(longest))?;
     ioctl_fionbio(stream, false)
 }

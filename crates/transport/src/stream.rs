@@ -10,14 +10,14 @@ use std::{
 
 use acidtest_model::NegotiatedTls;
 use bytes::BytesMut;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::open::{MayBlock, Open};
 #[cfg(feature = "tls")]
 use crate::tls::Secured;
+use crate::{
+    open::{MayBlock, Open},
+    socket::Socket,
+};
 
 /// A connection to a server, or from a client.
 pub struct Stream(Kind);
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 impl Stream {
-    pub(crate) fn open(stream: TcpStream) -> Self {
+    pub(crate) fn open(stream: impl Into<Socket>) -> Self {
         Self(Kind::Open(Open::new(stream)))
     }
 

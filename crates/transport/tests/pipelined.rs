@@ -130,7 +130,7 @@ fn not_sent(known: &Known) -> bool {
 }
 
 /// What a server hears next, without its head.
-fn heard(stream: &mut Peer) -> Vec<u8> {
+fn heard(stream: &mut impl Read) -> Vec<u8> {
     let mut head = [0; HEAD];
     stream.read_exact(&mut head).unwrap();
     let mut body = vec![0; u32::from_be_bytes(head) as usize];
@@ -319,6 +319,51 @@ fn nobody_is_waited_for_longer_than_the_address_allows() {
         let transport = Transport::new(&Address { tls, ..address.clone() }, 0).unwrap();
         let late = transport.in_time(transport.connect()).await.unwrap().unwrap_err();
         assert_eq!(late.to_string(), "the handshake of TLS was not answered within 40ms");
+    });
+}
+
+/// A Unix socket has room for few connections that are not yet taken, and turns away whoever comes then.
+#[test]
+fn a_unix_socket_is_knocked_at_until_it_takes_a_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let address = Address {
+        socket: Some(path.to_string_lossy().into_owned()),
+        connect_timeout: PATIENCE,
+        ..Address::loopback("redis", None, 1, "")
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let socket = tokio::net::UnixSocket::new_stream().unwrap();
+        socket.bind(&path).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let transport = Transport::new(&address, 0).unwrap();
+        let mut clients = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let transport = transport.clone();
+            clients.spawn(async move {
+                let mut connection = Connection {
+                    wire: Wire::new(transport.connect().await.unwrap()).blocking(|| Some(BLOCK)),
+                    requests: Requests::default(),
+                    known: Vec::new(),
+                };
+                connection.begin().unwrap();
+                connection.push(1, b"?");
+                connection.answers().await
+            });
+        }
+        tokio::time::sleep(BLOCK).await;
+        for _ in 0..8 {
+            let mut server = listener.accept().await.unwrap().0.into_std().unwrap();
+            server.set_nonblocking(false).unwrap();
+            thread::spawn(move || {
+                heard(&mut server);
+                server.write_all(&frame(b"one")).unwrap();
+            });
+        }
+        while let Some(one) = clients.join_next().await {
+            assert_eq!(one.unwrap(), [answered(1, b"one")]);
+        }
     });
 }
 

@@ -126,6 +126,7 @@ fn options(address: &Address) -> Result<Opts, Error> {
     let transport = Transport::new(address, PORT).map_err(|error| Error::Unreached(error.to_string()))?;
     let options = OptsBuilder::default()
         .ip_or_hostname(&address.host)
+        .socket(address.socket.as_ref())
         .tcp_port(address.port.unwrap_or(PORT))
         .user(address.user.as_ref())
         .pass(address.password.as_ref().map(Secret::reveal))

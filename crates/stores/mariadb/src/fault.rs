@@ -239,7 +239,7 @@ fn remedy(error: &ConnectError, product: Product, address: &Address) -> String {
                  not have for any login)"
             }
         },
-        (None, _) => "start the server, or check its host and port",
+        (None, _) => return format!("start the server, or check {}", address.to_check()),
     };
     remedy.to_owned()
 }

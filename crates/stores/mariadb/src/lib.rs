@@ -264,6 +264,7 @@ impl ConnectOptions {
         let database = (!address.path.is_empty()).then_some(&address.path);
         let options = OptsBuilder::default()
             .ip_or_hostname(&address.host)
+            .socket(address.socket.as_ref())
             .tcp_port(address.port.unwrap_or(DEFAULT_PORT))
             .user(address.user.as_ref())
             .pass(address.password.as_ref().map(Secret::reveal))

@@ -6,7 +6,7 @@ mod common;
 
 use acidtest_model::{Address, Durability};
 use acidtest_store_mariadb::{MariaDb, Variant};
-use acidtest_testbed::{Subject, inventory, login, wait};
+use acidtest_testbed::{Subject, inventory, is_whole_by_a_socket, login, wait};
 use acidtest_workloads::{Owner, Store};
 
 use common::execute;
@@ -135,6 +135,12 @@ fn a_refused_login_is_told_with_a_remedy_and_without_the_password() {
     MARIADB.refuses(&nowhere, &["Unknown database", "create the database"]);
     let closed = Address { path: "mysql".to_owned(), ..ann };
     MARIADB.refuses(&closed, &["Access denied", "use the database"]);
+}
+
+#[test]
+fn it_is_reached_by_a_unix_socket() {
+    let Some(world) = MARIADB.start(Durability::None) else { return };
+    is_whole_by_a_socket(&MARIADB, &common::by_socket(&world));
 }
 
 #[test]

@@ -133,6 +133,13 @@ fn users_log_in_by_caching_sha2_with_and_without_a_password() {
         &login(root, "ann", Some("hunter2")),
         &["Access denied", "check user and password: mysql://"],
     );
+    // along a Unix socket, along which nobody reads, the server asks for the password itself
+    let socket = common::by_socket(&world);
+    execute(root, "CREATE USER eve@localhost IDENTIFIED WITH caching_sha2_password BY 'right'");
+    for _ in 0..2 {
+        wait(Variant::MYSQL.open(&login(&socket, "eve", Some("right")))).unwrap();
+    }
+    INNODB.refuses(&login(&socket, "eve", Some("hunter2")), &["Access denied"]);
     a_prepared_database_is_used_and_stays(root);
     is_told_that_it_only_reads(root);
 }

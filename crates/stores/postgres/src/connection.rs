@@ -48,8 +48,11 @@ impl ConnectOptions {
             binds: address.tls.as_ref().is_some_and(|tls| tls.binds),
         };
         let mut config = Config::new();
+        match &address.socket {
+            Some(folder) => config.host_path(folder),
+            None => config.host(&address.host),
+        };
         config
-            .host(&address.host)
             .port(address.port.unwrap_or(DEFAULT_PORT))
             .user(&login.user)
             .application_name(APPLICATION)

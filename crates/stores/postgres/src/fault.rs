@@ -156,7 +156,7 @@ pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, S
     let remedy = match error {
         _ if limit_reached(None, &cause).is_some() => MORE_CLIENTS.to_owned(),
         ConnectError::Late(_) => {
-            "check host and port, and that the server is not stopped or overloaded".to_owned()
+            format!("check {}, and that the server is not stopped or overloaded", address.to_check())
         }
         ConnectError::Client(error) => {
             let code = error.answer().map(|answer| &answer.code);
@@ -182,10 +182,9 @@ pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, S
 fn remedy(code: Option<&SqlState>, network: bool, address: &Address) -> String {
     let Some(code) = code else {
         return match (network, &address.password) {
-            (false, None) => LOGIN,
-            _ => "start the server, or check its host and port",
-        }
-        .to_owned();
+            (false, None) => LOGIN.to_owned(),
+            _ => format!("start the server, or check {}", address.to_check()),
+        };
     };
     if *code == SqlState::INVALID_PASSWORD {
         LOGIN.to_owned()

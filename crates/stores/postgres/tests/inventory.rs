@@ -6,7 +6,7 @@ use std::{fs, time::Duration};
 
 use acidtest_model::{Address, Durability};
 use acidtest_store_postgres::Postgres;
-use acidtest_testbed::{Private, inventory, login, until, wait};
+use acidtest_testbed::{OnSocket, Private, inventory, is_whole_by_a_socket, login, until, wait};
 use acidtest_workloads::{Owner, Store};
 use common::{POSTGRES, execute};
 
@@ -136,6 +136,12 @@ fn a_refused_login_is_told_with_a_remedy_and_without_the_password() {
     POSTGRES.refuses(&login(trusted, "ann", None), &["password missing", "check user and password"]);
     let nowhere = Address { path: "nowhere".to_owned(), ..trusted.clone() };
     POSTGRES.refuses(&nowhere, &["does not exist", "create the database"]);
+}
+
+#[test]
+fn it_is_reached_by_a_unix_socket() {
+    let Some(server) = OnSocket::postgres() else { return };
+    is_whole_by_a_socket(&POSTGRES, server.address());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Redis: one server, one TCP connection per client.
+//! Redis: one server, one connection per client.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 

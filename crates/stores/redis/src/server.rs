@@ -120,10 +120,10 @@ fn remedy(error: &ConnectError, address: &Address) -> String {
             _ => "check the number of the database, and that the server accepts clients",
         },
         // a port for TLS closes a connection that begins otherwise
-        ConnectError::Io(error) if address.tls.is_none() && is_dropped(error) => {
+        ConnectError::Io(error) if address.tls.is_none() && address.socket.is_none() && is_dropped(error) => {
             return format!("check host and port; if the port is one for TLS, {}", demand(address));
         }
-        ConnectError::Io(_) => "start the server, or check host and port",
+        ConnectError::Io(_) => return format!("start the server, or check {}", address.to_check()),
     };
     remedy.to_owned()
 }

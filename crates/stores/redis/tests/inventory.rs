@@ -10,7 +10,8 @@ use std::{
 use acidtest_model::{Address, Durability, Lock, Secret};
 use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
-    AfterRemoval, InventoryRun, Subject, World, for_time, inventory, login, to_the_end, wait,
+    AfterRemoval, InventoryRun, OnSocket, Subject, World, for_time, inventory, is_whole_by_a_socket, login,
+    to_the_end, wait,
 };
 use acidtest_workloads::{Owner, Store, Verdict};
 use redis::{Commands, FromRedisValue};
@@ -237,6 +238,12 @@ fn a_refused_login_is_told_with_a_remedy_and_without_the_password() {
     let () = raw.req(&["SELECT", "1"]);
     let count: u32 = raw.req(&["DBSIZE"]);
     assert_eq!(count, 1, "the address's path is the number of the database");
+}
+
+#[test]
+fn it_is_reached_by_a_unix_socket() {
+    let Some(server) = OnSocket::redis() else { return };
+    is_whole_by_a_socket(&REDIS, server.address());
 }
 
 #[test]

@@ -132,7 +132,8 @@ impl<'a> Opening<'a> {
         // the library adds what it has to say
         agreed.capabilities = response.capabilities();
         self.say(&serialized(&response));
-        let is_secret = transport.check().is_some();
+        // the server, too, takes a Unix socket for one along which nobody reads
+        let is_secret = transport.check().is_some() || transport.address().socket.is_some();
         self.proved(plugin, nonce, is_secret).await?;
         Ok((self.wire, agreed, session))
     }

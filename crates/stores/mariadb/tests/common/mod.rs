@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use acidtest_model::Address;
-use acidtest_testbed::wait;
+use acidtest_testbed::{World, wait};
 use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
 
 /// A variant in the form that the common checks take.
@@ -18,6 +18,13 @@ macro_rules! subject {
     };
 }
 pub(crate) use subject;
+
+/// The address of a private server by its Unix socket.
+pub(crate) fn by_socket<S>(world: &World<S>) -> Address {
+    let (private, over_tcp) = (world.private(), world.address());
+    let socket = private.folder().join("data/db/sock").display().to_string();
+    Address { host: "localhost".to_owned(), port: None, socket: Some(socket), ..over_tcp.clone() }
+}
 
 /// Executes SQL as the server's superuser, bypassing the store.
 pub(crate) fn execute(address: &Address, sql: &str) {
