@@ -1,19 +1,20 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use acidtest_model::{
     Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
 use acidtest_report::{ArrivalKind, CapacityPlan, Plan, RefusedKind, RunResult};
 use acidtest_runner::Failure;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::StringValueParser};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     commands::{compare::Compare, report::Report},
-    parameter_arguments::{Named, NumberList, ParameterArguments},
+    order::LOCK_SERVICES,
+    parameter_arguments::{NumberList, Offering, ParameterArguments, store, workload},
 };
 
 const EXIT_CODES: &str = "\
@@ -126,7 +127,7 @@ pub(crate) struct Run {
     #[arg(skip)]
     pub(crate) search: Option<Search>,
     /// A workload (see `acidtest workloads`) or a plan file (*.toml)
-    #[arg(required_unless_present = "resume", conflicts_with = "resume", value_parser = Named::WORKLOADS, hide_possible_values = true)]
+    #[arg(required_unless_present = "resume", conflicts_with = "resume", value_parser = workload(), hide_possible_values = true)]
     pub(crate) what: Option<String>,
     /// Go on with a run that was interrupted, in its result file
     #[arg(long, value_name = "FILE")]
@@ -225,16 +226,16 @@ impl Search {
 #[command(next_help_heading = "Grid")]
 pub(crate) struct Grid {
     /// Stores to start privately, or addresses of your own [default: sqlite]
-    #[arg(long, value_delimiter = ',', value_name = "STORE,...", value_parser = Named::STORES, hide_possible_values = true)]
+    #[arg(long, value_delimiter = ',', value_name = "STORE,...", value_parser = store(), hide_possible_values = true)]
     pub(crate) store: Option<Vec<String>>,
     /// Lock modes: none, soft, hard, native [default: native]
-    #[arg(long, value_delimiter = ',', value_name = "LOCK,...")]
+    #[arg(long, value_delimiter = ',', value_name = "LOCK,...", value_parser = Offering::new(Lock::from_str, Lock::ALL.map(Lock::name)), hide_possible_values = true)]
     pub(crate) lock: Option<Vec<Lock>>,
     /// Durability levels of private servers: none, process, disk [default: disk]
-    #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...")]
+    #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...", value_parser = Offering::new(Durability::from_str, Durability::ALL.map(Durability::name)), hide_possible_values = true)]
     pub(crate) durability: Option<Vec<Durability>>,
     /// TLS to private servers: off, on; your own server's address says it by itself [default: off]
-    #[arg(long, value_delimiter = ',', value_name = "off|on,...")]
+    #[arg(long, value_delimiter = ',', value_name = "off|on,...", value_parser = Offering::new(Encryption::from_str, Encryption::ALL.map(Encryption::name)), hide_possible_values = true)]
     pub(crate) tls: Option<Vec<Encryption>>,
     /// Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random),
     /// restart@5s, pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients
@@ -254,7 +255,7 @@ pub(crate) struct Grid {
     pub(crate) skip_unsupported: bool,
     /// The server that keeps hard locks for stores without locks of their own: redis, postgres or an
     /// address [default: redis]
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", value_parser = Offering::new(StringValueParser::new(), LOCK_SERVICES), hide_possible_values = true)]
     pub(crate) lock_service: Option<String>,
 }
 
@@ -488,7 +489,7 @@ impl Room {
 #[derive(Debug, Args)]
 pub(crate) struct Stores {
     /// Only this store
-    #[arg(value_parser = Named::STORES, hide_possible_values = true)]
+    #[arg(value_parser = store(), hide_possible_values = true)]
     pub(crate) store: Option<String>,
 }
 
@@ -503,10 +504,10 @@ pub(crate) enum LabCommand {
     /// Start a private server and keep it until `acidtest lab down`
     Up {
         /// Which store
-        #[arg(value_parser = Named::STORES, hide_possible_values = true)]
+        #[arg(value_parser = store(), hide_possible_values = true)]
         store: String,
         /// The durability level that it is set to
-        #[arg(long, default_value_t = Durability::Disk)]
+        #[arg(long, default_value_t = Durability::Disk, value_parser = Offering::new(Durability::from_str, Durability::ALL.map(Durability::name)), hide_possible_values = true)]
         durability: Durability,
         /// A free loopback port of your choice
         #[arg(long)]

@@ -187,6 +187,9 @@ pub(crate) fn settle(order: &mut Order) {
     }
 }
 
+/// The stores that can keep hard locks for others.
+pub(crate) const LOCK_SERVICES: [&str; 2] = ["redis", "postgres"];
+
 /// The server that keeps hard locks for stores that have none of their own; none where no cell needs it, so that it
 /// need not be in this build.
 fn lock_service(
@@ -199,12 +202,11 @@ fn lock_service(
         return Ok(None);
     }
     let service = find(&plan.lock_service)?;
-    let keeps = ["redis", "postgres"];
-    if !keeps.contains(&service.kind().name) {
+    if !LOCK_SERVICES.contains(&service.kind().name) {
         return Err(Failure::Usage(format!(
             "{}: locks are kept on {}, or at an address of theirs",
             service.shown(),
-            keeps.join(" or ")
+            LOCK_SERVICES.join(" or ")
         )));
     }
     Ok(Some(service))

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use acidtest_workloads::WORKLOADS;
+use acidtest_workloads::{Parameter, WORKLOADS, WorkloadKind};
 use clap::{
     Arg, ArgMatches, Args, Command, FromArgMatches,
     builder::{PossibleValue, StringValueParser, TypedValueParser},
@@ -107,59 +107,96 @@ impl ParameterArguments {
     }
 }
 
-/// Any word, with names that a shell offers to complete it.
+/// A parser, with words that a shell offers to complete what it reads. It need not read these alone, and its errors are its own.
 #[derive(Clone)]
-pub(crate) struct Named(pub(crate) fn() -> Vec<&'static str>);
-
-impl Named {
-    /// The stores.
-    pub(crate) const STORES: Self = Self(|| crate::registry::names().collect());
-
-    /// The workloads.
-    pub(crate) const WORKLOADS: Self = Self(|| WORKLOADS.iter().map(|kind| kind.name).collect());
+pub(crate) struct Offering<P> {
+    parser: P,
+    words: Vec<&'static str>,
 }
 
-impl TypedValueParser for Named {
-    type Value = String;
+impl<P: TypedValueParser> Offering<P> {
+    pub(crate) fn new(parser: P, words: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { parser, words: words.into_iter().collect() }
+    }
+}
+
+/// A store by its name, or any other word.
+pub(crate) fn store() -> Offering<StringValueParser> {
+    Offering::new(StringValueParser::new(), crate::registry::names())
+}
+
+/// A workload by its name, or any other word.
+pub(crate) fn workload() -> Offering<StringValueParser> {
+    Offering::new(StringValueParser::new(), WORKLOADS.iter().map(|kind| kind.name))
+}
+
+impl<P: TypedValueParser> TypedValueParser for Offering<P> {
+    type Value = P::Value;
 
     fn parse_ref(
         &self,
         command: &Command,
         arg: Option<&Arg>,
         value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
+    ) -> Result<P::Value, clap::Error> {
+        self.parser.parse_ref(command, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
+        Some(Box::new(self.words.iter().map(PossibleValue::new)))
     }
 }
+
+/// What is said of a parameter.
+fn told(parameter: &Parameter) -> String {
+    format!("{} [default: {}]", parameter.meaning, parameter.default)
+}
+
+/// The heading of a workload's parameters.
+fn heading(kind: &WorkloadKind) -> String {
+    format!("Parameters of {}", kind.name)
+}
+
+/// A parameter as the options have it: its name, its heading, what is said of it, and its values where they are a few words.
+type Named = (&'static str, String, String, Vec<&'static str>);
 
 /// An option for every parameter. One that several workloads have is listed with the first of them, and says what it means
 /// to the others where they have another default.
 fn options() -> Vec<(&'static str, Arg)> {
-    let mut named: Vec<(&'static str, String, String)> = Vec::new();
+    let mut named: Vec<Named> = Vec::new();
     for kind in WORKLOADS {
         for parameter in (kind.parameters)() {
             let default = format!("[default: {}]", parameter.default);
-            let help = format!("{} {default}", parameter.meaning);
+            let help = told(&parameter);
             match named.iter_mut().find(|(name, ..)| *name == parameter.name) {
-                None => named.push((parameter.name, format!("Parameters of {}", kind.name), help)),
-                Some((_, _, said)) if said.contains(&default) => {}
-                Some((_, _, said)) => *said = format!("{said}; of {}: {help}", kind.name),
+                None => named.push((parameter.name, heading(kind), help, parameter.choices)),
+                Some((_, _, said, choices)) => {
+                    for choice in parameter.choices {
+                        if !choices.contains(&choice) {
+                            choices.push(choice);
+                        }
+                    }
+                    if !said.contains(&default) {
+                        *said = format!("{said}; of {}: {help}", kind.name);
+                    }
+                }
             }
         }
     }
-    let option = |(name, heading, help): (&'static str, String, String)| {
+    let option = |(name, heading, help, choices): Named| {
         let arg = Arg::new(name)
             .long(name.replace('_', "-"))
             .value_name("VALUE,...")
             .value_delimiter(',')
-            .value_parser(word)
             .action(clap::ArgAction::Append)
             .help_heading(heading)
             .help(help);
+        // what a parameter takes stands in its help
+        let arg = if choices.is_empty() {
+            arg.value_parser(word)
+        } else {
+            arg.value_parser(Offering::new(word, choices)).hide_possible_values(true)
+        };
         (name, arg)
     };
     named.into_iter().map(option).collect()

@@ -107,6 +107,22 @@ mod tests {
         assert_eq!(offered(&["acidtest", "run", "inv"]), "inventory");
         assert_eq!(offered(&["acidtest", "run", "inventory", "--store", "pos"]), "postgres");
         assert_eq!(offered(&["acidtest", "stores", "mem"]), "memory");
+        for (option, begun, whole) in [
+            ("--lock", "nat", "native"),
+            ("--durability", "pro", "process"),
+            ("--tls", "of", "off"),
+            ("--lock-service", "po", "postgres"),
+            ("--isolation", "ser", "serializable"),
+            ("--ack", "con", "confirm"),
+            ("--persistent", "fal", "false"),
+            ("--arrivals", "po", "poisson"),
+            // of a queue, and of logs
+            ("--queue", "quo", "quorum"),
+            ("--queue", "dis", "disk"),
+        ] {
+            assert_eq!(offered(&["acidtest", "run", "queue", option, begun]), whole, "{option}");
+        }
+        assert_eq!(offered(&["acidtest", "lab", "up", "redis", "--durability", "no"]), "none");
         assert_eq!(offered(&["acidtest", "work"]), "workloads");
     }
 
