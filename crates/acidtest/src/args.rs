@@ -111,6 +111,10 @@ Examples:
       what is lost when the server is killed, and how long nobody is served
   acidtest run logs --store postgres --queue disk,memory --fault kill:gateway@3s
       log entries through a gateway: what it keeps when it is killed
+  acidtest run queue --store rabbitmq --ack none,confirm,transaction --persistent false,true
+      what acknowledgements, transactions and persistence cost
+  acidtest run join --store sqlite,postgres,mariadb --clients 1,16 --trials 3
+      a join over two tables, whose every answer is looked at
   acidtest run parcels --store postgres,redis --lock none,soft,native --parcels 20 --fits 30.7GB
       counts that must be right, and how many rows fit into that much memory or disk
   acidtest run --resume results/20261122T101500Z-4711-records.json

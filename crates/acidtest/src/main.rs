@@ -16,6 +16,7 @@ mod files;
 mod fuzz;
 #[cfg(feature = "gateway")]
 mod gateway_arguments;
+mod help;
 mod interrupt;
 mod needs;
 mod order;
@@ -39,9 +40,9 @@ use crate::args::{Arguments, Capacity, Command, Run};
 
 fn main() -> ExitCode {
     let words = secrets::take_arguments();
-    let arguments = match Arguments::try_parse_from(words) {
+    let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
-        Err(error) => return exit::usage(error),
+        Err(said) => return exit::usage(help::about_what_is_named(said, &words)),
     };
     raise_file_limit();
     // a single thread for everything that is not timed: private servers end with the thread that starts them

@@ -202,6 +202,18 @@ fn options() -> Vec<(&'static str, Arg)> {
     named.into_iter().map(option).collect()
 }
 
+/// The same command, whose help shows the parameters of this workload alone, and what they are to it.
+pub(crate) fn of_workload(command: Command, kind: &WorkloadKind) -> Command {
+    let own = (kind.parameters)();
+    options().into_iter().fold(command, |command, (name, _)| {
+        let parameter = own.iter().find(|parameter| parameter.name == name);
+        command.mut_arg(name, |arg| match parameter {
+            Some(parameter) => arg.help(told(parameter)).help_heading(heading(kind)),
+            None => arg.hide(true),
+        })
+    })
+}
+
 impl Args for ParameterArguments {
     fn augment_args(command: Command) -> Command {
         command.args(options().into_iter().map(|(_, arg)| arg))
