@@ -151,7 +151,8 @@ const CAPACITY_EXAMPLES: &str = "\
 Examples:
   acidtest capacity inventory --slo 'p99<20ms' --slo 'errors<0.1%'
       how many operations a second SQLite carries; the estimate of the time comes first
-  acidtest capacity parcels --store postgres,redis --slo 'insert:p99<5ms' --demand 4051/s --growth 3%/month
+  acidtest capacity parcels --store postgres,redis --slo 'insert:p99<5ms' --demand 4051/s \\
+      --growth 3%/month
       two stores side by side, and for how long each carries a demand that grows
   acidtest capacity inventory --store postgres --durability none,process,disk --budget 5m
       what durability costs in capacity, in half of the time
@@ -735,6 +736,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    /// A command that is broken between its words is none to copy.
+    #[test]
+    fn examples_fit_a_hundred_columns() {
+        fn look(command: &clap::Command) -> usize {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  ")).collect();
+            for line in &lines {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+            lines.len() + command.get_subcommands().map(look).sum::<usize>()
+        }
+        assert!(look(&Arguments::command()) >= 50);
+    }
+
     }
 
     /// The help of an option names the default that a plan has.

@@ -1,6 +1,6 @@
 //! The end of a command: the documented exit codes, and the single format of error messages.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use acidtest_report::{Capacity, CellResult, Limit, RunResult};
 use acidtest_runner::Failure;
@@ -100,8 +100,15 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
         // the option that is nearest by its letters is not what was meant
         error.remove(ContextKind::SuggestedArg);
     }
-    // standard output may be a closed pipe, and then nobody can be told
-    let _ = error.print();
+    let style = output::style_of(&io::stderr());
+    if error.use_stderr() && style.width.is_some() {
+        let said = error.render();
+        let said = if style.color { said.ansi().to_string() } else { said.to_string() };
+        output::say(&said);
+    } else {
+        // standard output may be a closed pipe, and then nobody can be told
+        let _ = error.print();
+    }
     if let Some(tip) = tip {
         output::say(&format!("\n  tip: {tip}"));
     }

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal, Write},
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
@@ -100,14 +101,20 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// The style for standard output: as wide as the terminal; in colour if it is one and `NO_COLOR` (no-color.org) is
-/// not set.
+/// The style for standard output.
 pub(crate) fn style() -> Style {
-    let stdout = io::stdout();
-    let terminal = stdout.is_terminal();
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col);
-    Style { color: terminal && !plain, width: width.filter(|width| terminal && *width > 0) }
+    style_of(&io::stdout())
+}
+
+/// The style for a stream: as wide as the terminal; in colour if it is one that has them and `NO_COLOR` (no-color.org) is not set.
+pub(crate) fn style_of(stream: &(impl IsTerminal + AsFd)) -> Style {
+    if !stream.is_terminal() {
+        return Style { color: false, width: None };
+    }
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    let width = rustix::termios::tcgetwinsize(stream).ok().map(|size| size.ws_col);
+    Style { color: !is_plain && !is_dumb, width: width.filter(|width| *width > 0) }
 }
 
 /// Columns that a line of text has at least and at most.
@@ -140,8 +147,14 @@ pub(crate) fn keep(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Prints a message for people to standard error. If nobody reads it any more, the run goes on.
+/// Prints a message for people to standard error, broken between words where that is a terminal. If nobody reads it any more,
+/// the run goes on.
 pub(crate) fn say(text: &str) {
+    say_as_it_is(&acidtest_report::wrapped(text, style_of(&io::stderr())));
+}
+
+/// The same of a text that ends with a command to copy: a shell would take each of its lines for a command.
+pub(crate) fn say_as_it_is(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 

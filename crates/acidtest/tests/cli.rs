@@ -1144,6 +1144,41 @@ fn a_result_that_was_changed_is_not_gone_on_with() {
     assert!(said.contains("another machine") && said.contains("1234 cores"), "{said}");
 }
 
+/// What a command of a shell does on a terminal of so many columns.
+fn on_terminal(bench: &Bench, columns: u32, line: &str) -> std::process::Output {
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("stty cols {columns} rows 40; {line}"), "/dev/null"]);
+    let envs = bench.command(&[]);
+    command.envs(envs.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(bench.path(".")).stdin(Stdio::null()).output().unwrap()
+}
+
+/// On a terminal a message is broken between its words; elsewhere it is one line.
+#[test]
+fn a_long_message_fits_the_terminal() {
+    let bench = Bench::new();
+    let without_colours = |text: String| -> String {
+        let mut pieces = text.split('\u{1b}');
+        let first = pieces.next().unwrap_or_default().to_owned();
+        pieces.fold(first, |shown, piece| shown + piece.split_once('m').map_or(piece, |(_, rest)| rest))
+    };
+    for words in [
+        &["run", "inventory", "--store", "sqlite:x.db", "--durability", "none"][..],
+        // the library that reads arguments says this one
+        &["run", "inventory", "--rate", "8,000"],
+    ] {
+        let piped = bench.run(words).expect(2).stderr;
+        let line = format!("{} {}", env!("CARGO_BIN_EXE_acidtest"), words.join(" "));
+        let output = on_terminal(&bench, 70, &line);
+        let shown = without_colours(String::from_utf8_lossy(&output.stdout).replace('\r', ""));
+        let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(longest(&piped) > 70, "{piped}");
+        assert!(longest(&shown) <= 70, "{shown}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&shown), words(&piped));
+    }
+}
+
 /// On a terminal that is wide enough a run is seen live; on another one there are plain lines.
 #[test]
 fn a_run_is_shown_live_where_there_is_room() {
@@ -1153,11 +1188,7 @@ fn a_run_is_shown_live_where_there_is_room() {
         env!("CARGO_BIN_EXE_acidtest")
     );
     let shown = |columns: u32| {
-        let mut command = Command::new("script");
-        command.args(["-qec", &format!("stty cols {columns} rows 40; {run}"), "/dev/null"]);
-        let envs = bench.command(&[]);
-        command.envs(envs.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let output = command.current_dir(bench.path(".")).stdin(Stdio::null()).output().unwrap();
+        let output = on_terminal(&bench, columns, &run);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };

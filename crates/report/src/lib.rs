@@ -62,7 +62,7 @@ pub use scalability::{Coefficient, FEWEST, Law, Sweep, sweeps};
 pub use so_far::SoFar;
 pub use statistics::{ENOUGH, Mean, Method, Ratio};
 pub use steadiness::{Drift, SHORTEST, Steadiness};
-pub use table::{Entry, Style, Table, Tone, Worth};
+pub use table::{Entry, Style, Table, Tone, Worth, wrapped};
 pub use terminal::render;
 pub use upgrade::{StoredResult, UnreadableResult, read};
 

@@ -368,9 +368,18 @@ fn cut(text: &str, width: usize) -> String {
     shown + "…"
 }
 
+/// The terminal columns that a word takes. A sequence that sets a colour takes none.
+fn columns(word: &str) -> usize {
+    let mut pieces = word.split('\u{1b}');
+    let first = pieces.next().unwrap_or_default();
+    let rest = pieces.map(|piece| piece.split_once('m').map_or(piece, |(_, shown)| shown));
+    std::iter::once(first).chain(rest).map(UnicodeWidthStr::width).sum()
+}
+
 /// A text broken at its blanks into lines that fit the terminal, where its width is known; lines after the first are
 /// indented by two.
-pub(crate) fn wrapped(text: &str, style: Style) -> String {
+#[must_use]
+pub fn wrapped(text: &str, style: Style) -> String {
     let Some(width) = style.room() else { return text.to_owned() };
     let mut lines = Vec::new();
     for given in text.lines() {
@@ -378,7 +387,7 @@ pub(crate) fn wrapped(text: &str, style: Style) -> String {
         let mut line = given[..inset].to_owned();
         let mut is_empty = true;
         for word in given.split_whitespace() {
-            if !is_empty && line.width() + 1 + word.width() > width {
+            if !is_empty && columns(&line) + 1 + columns(word) > width {
                 lines.push(std::mem::replace(&mut line, " ".repeat(inset + 2)));
                 is_empty = true;
             }
@@ -514,6 +523,9 @@ mod tests {
             "one two three four five six seven eight nine ten eleven\n  twelve thirteen\n  | a plan of a store"
         );
         assert_eq!(wrapped(text, PLAIN), text);
+        // what sets a colour takes no room
+        let colored = text.replace("one", "\u{1b}[1m\u{1b}[31mone\u{1b}[0m");
+        assert_eq!(wrapped(&colored, at(60)).replace("\u{1b}[1m\u{1b}[31mone\u{1b}[0m", "one"), broken);
     }
 
     #[test]

@@ -36,8 +36,8 @@ Examples:
   acidtest compare result.json --a lock=none --b lock=native
       cells of one run, whose trials were interleaved: ratios round by round
   acidtest compare --run before.toml after.toml --rounds 10 --fail-if 'throughput<0.95'
-      a gate, on two plans that are run in turn, A B, B A, and so on: exit status 6 if B / A is shown
-      to lie beyond the bound, 0 if that is excluded, and 7 if the runs tell neither
+      a gate, on two plans that are run in turn, A B, B A, and so on: exit status 6 if B / A is
+      shown to lie beyond the bound, 0 if that is excluded, and 7 if the runs tell neither
   acidtest compare before/ after/ --fail-if 'throughput<0.95' --fail-if 'capture:p99>1.2'
       the same of results that there are: each folder has several runs of one plan
   acidtest compare before.json after.json
@@ -243,7 +243,7 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
             folder.display()
         ))),
         ended => {
-            output::say(&format!("go on with: {}", going_on(compare, b, &folder)));
+            output::say_as_it_is(&format!("go on with: {}", going_on(compare, b, &folder)));
             ended
         }
     }

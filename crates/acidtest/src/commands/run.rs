@@ -95,7 +95,10 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         output::say(&format!("result: {}", file.path().display()));
         if result.interrupted {
             let command = if result.plan.capacity.is_some() { "capacity" } else { "run" };
-            output::say(&format!("go on with: acidtest {command} --resume {}", file.path().display()));
+            output::say_as_it_is(&format!(
+                "go on with: acidtest {command} --resume {}",
+                file.path().display()
+            ));
         }
     }
     let status = exit::status(&result);

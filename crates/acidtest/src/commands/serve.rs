@@ -43,7 +43,8 @@ Examples:
   openssl rand -hex 32 > token && chmod 600 token
   acidtest serve --listen 192.0.2.7:1730 --token-file token
       for others, too: a browser asks for the token, requests have it as Authorization: Bearer TOKEN
-  acidtest serve --listen 192.0.2.7:1730 --token-file token --tls-cert server.pem --tls-key server.key
+  acidtest serve --listen 192.0.2.7:1730 --token-file token --tls-cert server.pem \\
+      --tls-key server.key
       the same with TLS, so that nobody in between reads it";
 
 /// Starts, watches, stops and compares runs, in a browser and over HTTP.

@@ -4,7 +4,7 @@ mod pace;
 mod seen;
 
 use std::{
-    io::{self, IsTerminal},
+    io,
     time::{Duration, Instant},
 };
 
@@ -210,12 +210,7 @@ impl Observer for Progress {
 fn columns() -> Option<u16> {
     // one that takes nothing back
     let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-    if is_dumb {
-        return None;
-    }
-    let stderr = io::stderr();
-    let size = stderr.is_terminal().then(|| rustix::termios::tcgetwinsize(&stderr).ok()).flatten()?;
-    Some(size.ws_col).filter(|columns| *columns > 0)
+    if is_dumb { None } else { output::style_of(&io::stderr()).width }
 }
 
 fn figures(measured: &Measured) -> String {
