@@ -22,8 +22,19 @@ const NAMED: usize = 4;
 /// Most groups of equal work for which a sentence names the fastest cell: beyond that the table is easier to read.
 const GROUPS: usize = 6;
 
-/// The conclusion's sentences, each on a line of its own.
+/// The conclusion's sentences, each on a line of its own, and what the rates in it count.
 pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
+    let count = |cell: &CellResult| {
+        let kind = workload(&result.plan.workload)?;
+        (kind.with)(&cell.parameters).ok()?.rates_count()
+    };
+    let counted = distinct(result.cells.iter().filter_map(count));
+    let counted = counted.into_iter().take(NAMED);
+    [concluded(result, names)].into_iter().chain(counted).collect::<Vec<_>>().join("\n")
+}
+
+/// What came out, in sentences.
+fn concluded(result: &RunResult, names: &Names) -> String {
     let interrupted = interrupted(result).map(|said| format!("\n{said}")).unwrap_or_default();
     if result.plan.capacity.is_some() {
         return capacity::conclusion::conclusion(result, names) + &interrupted;
@@ -360,7 +371,34 @@ mod tests {
     use crate::sample::Grid;
 
     fn said(result: &RunResult) -> String {
-        conclusion(result, &Names::of(&result.cells))
+        concluded(result, &Names::of(&result.cells))
+    }
+
+    /// Whoever wants so many orders a second learns which rate that is.
+    #[test]
+    fn what_the_rates_count_is_said() {
+        let mut result = Grid::default().result();
+        let share = |result: &mut RunResult, share: f64| {
+            for cell in &mut result.cells {
+                cell.parameters = [("capture_share".to_owned(), share.into())].into_iter().collect();
+            }
+        };
+        share(&mut result, 0.5);
+        let last = |result: &RunResult| {
+            let said = conclusion(result, &Names::of(&result.cells));
+            said.lines().last().unwrap().to_owned()
+        };
+        let half =
+            "Rates count captures (orders) and releases alike: 8,000 orders a second are a rate of 16,000.";
+        assert_eq!(last(&result), half);
+        result.plan.capacity = Some(crate::CapacityPlan::default());
+        assert_eq!(last(&result), half);
+        share(&mut result, 0.8);
+        assert!(last(&result).ends_with("are a rate of 10,000."), "{}", last(&result));
+        share(&mut result, 1.0);
+        assert!(!last(&result).contains("orders"), "{}", last(&result));
+        let queue = crate::sample::queue([("confirm", true, 1000.0); 6]);
+        assert!(!last(&queue).contains("orders"), "{}", last(&queue));
     }
 
     #[test]

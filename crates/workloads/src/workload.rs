@@ -98,6 +98,11 @@ pub trait Workload: Send + Sync {
 
     /// Every parameter with its value.
     fn values(&self) -> Values;
+    /// What its rates count, as a sentence, where a reader may take them for rates of a part of that.
+    fn rates_count(&self) -> Option<String> {
+        None
+    }
+
 
     /// The workload with its most important values, in a line.
     fn headline(&self) -> String;

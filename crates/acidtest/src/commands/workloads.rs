@@ -27,15 +27,18 @@ pub(crate) fn workloads() -> Result<Status, Failure> {
 fn describe(kind: &WorkloadKind) -> String {
     let able: Vec<&str> = registry::able(kind.name).collect();
     let mut text = format!("{:<11} {}\n", kind.name, kind.summary.replace('\n', "\n  "));
+    let usual = (kind.with)(&serde_json::Map::new()).ok();
+    let rates = usual.and_then(|workload| workload.rates_count()).map(|said| ("rates", said));
     let rows = [
         ("operations", kind.operations.join(", ")),
         ("stores", able.join(", ")),
         ("audit", kind.audit.to_owned()),
         ("parameters", "--name on the command line, with dashes; name in a plan's [parameters]".to_owned()),
     ];
-    for (label, said) in rows {
+    let (operations, others) = rows.split_at(1);
+    for (label, said) in operations.iter().chain(&rates).chain(others) {
         // writing into a string cannot fail
-        let _ = writeln!(text, "  {label:<11} {}", wrapped(&said, OF_WORKLOAD));
+        let _ = writeln!(text, "  {label:<11} {}", wrapped(said, OF_WORKLOAD));
     }
     for parameter in (kind.parameters)() {
         let (name, default) = (parameter.name, parameter.default);

@@ -80,6 +80,18 @@ impl Workload for Inventory {
     }
 
     fn values(&self) -> Values {
+    fn rates_count(&self) -> Option<String> {
+        const ORDERS: f64 = 8000.0;
+        let share = self.parameters.capture_share;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is above 0")]
+        let all = count((ORDERS / share).round() as u64);
+        (share > 0.0 && share < 1.0).then(|| {
+            format!(
+                "Rates count captures (orders) and releases alike: 8,000 orders a second are a rate of {all}."
+            )
+        })
+    }
+
         written(&self.parameters)
     }
 
