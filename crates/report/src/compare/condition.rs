@@ -174,7 +174,7 @@ fn question(pair: &Pair, condition: &Condition, design: Design) -> Question {
         return not(format!("void: {}", void.why));
     }
     if let Some(disturbed) = &pair.disturbed {
-        return not(format!("{disturbed}: measure again on a quiet machine"));
+        return not(disturbed.clone());
     }
     let figure = condition.of(pair);
     if condition.figure == Figure::Errors && figure.is_none_or(|figure| figure.b == Some(0.0)) {

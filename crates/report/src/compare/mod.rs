@@ -282,7 +282,7 @@ fn pair(
     let trials = |cells: &[&CellResult]| -> Result<Vec<Vec<TrialFigures>>, UnreadableHistogram> {
         cells.iter().map(|cell| figures::trials(cell)).collect()
     };
-    let disturbed = disturbed("A", side_a, a).or_else(|| disturbed("B", side_b, b));
+    let disturbed = disturbed((side_a, a), (side_b, b));
     let void = void(a, b, disturbed.is_some());
     let (mut of_a, mut of_b) = (trials(a)?, trials(b)?);
     let is_in =
@@ -333,15 +333,22 @@ fn pair(
     })
 }
 
-/// What is said where other programs kept the machine busy in the trials of a cell, in the run in which they did so most.
-fn disturbed(name: &str, side: Side<'_>, cells: &[&CellResult]) -> Option<String> {
-    let used = side
-        .runs
-        .iter()
-        .zip(cells)
-        .filter_map(|(run, cell)| Some((notes::disturbing(run.result, cell)?, run.result.machine.cores)));
-    let (used, cores) = used.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
-    Some(format!("other programs used {used:.2} of {cores} cores while {name} was measured"))
+/// The runs of a side, and a cell as it is in each of them.
+type InRuns<'a> = (Side<'a>, &'a [&'a CellResult]);
+
+/// What is said where other programs kept the machine busy in the trials of a cell of either side: of each, in the run in which
+/// they did so most.
+fn disturbed(a: InRuns<'_>, b: InRuns<'_>) -> Option<String> {
+    let said = [("A", a), ("B", b)].into_iter().filter_map(|(name, (side, cells))| {
+        let used =
+            side.runs.iter().zip(cells).filter_map(|(run, cell)| {
+                Some((notes::disturbing(run.result, cell)?, run.result.machine.cores))
+            });
+        let (used, cores) = used.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+        Some(format!("{used:.2} of the machine's {cores} cores while {name} was measured"))
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| format!("other programs used {}", said.join(", and ")))
 }
 
 /// Why a pair is void. A cell keeps what it promises, or goes without it: what it goes without may be broken, and says nothing
@@ -822,12 +829,22 @@ mod tests {
         assert_eq!(compared.outcome, Outcome::Inconclusive);
         let said = compared.pairs[0].disturbed.as_deref().unwrap();
         assert!(
-            said.starts_with("other programs used 8.") && said.ends_with("of 16 cores while B was measured"),
+            said.starts_with("other programs used 8.")
+                && said.ends_with("of the machine's 16 cores while B was measured"),
             "{said}"
         );
         assert!(compared.pairs[0].figures.iter().all(|figure| figure.assessment == Assessment::Disturbed));
         let text = compared.render(PLAIN);
         assert!(text.contains(said) && text.contains("inconclusive"), "{text}");
+        assert_eq!(text.matches("wait for a quiet machine (--quiet-machine=wait)").count(), 1, "{text}");
+        let mut before = before;
+        busy(&mut before[0].cells[0]);
+        let both = of_runs(&before, &after, &[]).unwrap();
+        let said = both.pairs[0].disturbed.as_deref().unwrap();
+        assert!(
+            said.contains("while A was measured, and ") && said.ends_with("while B was measured"),
+            "{said}"
+        );
     }
 
     /// The share of errors of a side that had none is no ratio's denominator.

@@ -162,6 +162,13 @@ impl Comparison {
         for (what, pair) in self.pairs.iter().filter_map(|pair| Some((pair.disturbed.as_ref()?, pair))) {
             notes.push(format!("{}: disturbed, {what}: nothing is shown by it.", pair.b));
         }
+        if self.pairs.iter().any(|pair| pair.disturbed.is_some()) {
+            notes.push(
+                "what is measured beside other programs may be their doing: end them, or wait for a quiet machine \
+                 (--quiet-machine=wait), and run again."
+                    .to_owned(),
+            );
+        }
         match self.outcome {
             Outcome::Failed => notes.push("the comparison failed.".to_owned()),
             Outcome::Inconclusive => notes.push("the comparison is inconclusive.".to_owned()),
