@@ -225,19 +225,7 @@ fn statistics(result: &RunResult) -> Vec<String> {
             "scalability: a law of three parameters needs {FEWEST} numbers of clients or more."
         ));
     }
-    let fewest = result.cells.iter().map(|cell| cell.trials.len()).filter(|trials| *trials > 0).min();
-    match fewest {
-        Some(1) if prices().next().is_some() => {
-            notes.push("one trial has no interval: ask for more with --trials.".to_owned());
-        }
-        Some(2) => notes.push("with 2 trials an interval says little: ask for more with --trials.".to_owned()),
-        Some(few) if few > 1 && few < ENOUGH => notes.push(format!(
-            "intervals: 95 %, Student's t over {few} trials, which takes trials as about (log-)normal; from {ENOUGH} \
-             trials on they are bootstrapped."
-        )),
-        Some(many) if many > 1 => notes.push("intervals: 95 %, bootstrap-t over the trials.".to_owned()),
-        _ => {}
-    }
+    notes.extend(over_trials(result));
     let unchecked =
         result.cells.iter().any(|cell| !cell.trials.is_empty() && cell.steadiness_of_trials().is_none());
     if unchecked {
@@ -245,6 +233,29 @@ fn statistics(result: &RunResult) -> Vec<String> {
             "whether the measured part still drifts was not checked where it is shorter than {SHORTEST} whole seconds."
         ));
     }
+    notes
+}
+
+/// What means over trials and their intervals are, and what a few trials do not tell.
+fn over_trials(result: &RunResult) -> Vec<String> {
+    let mut notes = Vec::new();
+    if result.cells.iter().any(|cell| cell.trials.len() > 1) {
+        notes.push(
+            "ok/s is the arithmetic mean over the trials; `acidtest compare` has geometric ones.".to_owned(),
+        );
+    }
+    let has_prices = result.cells.iter().any(|cell| !cell.prices.is_empty());
+    let fewest = result.cells.iter().map(|cell| cell.trials.len()).filter(|trials| *trials > 0).min();
+    notes.extend(match fewest {
+        Some(1) if has_prices => Some("one trial has no interval: ask for more with --trials.".to_owned()),
+        Some(2) => Some("with 2 trials an interval says little: ask for more with --trials.".to_owned()),
+        Some(few) if few > 1 && few < ENOUGH => Some(format!(
+            "intervals: 95 %, Student's t over {few} trials, which takes trials as about (log-)normal; from {ENOUGH} \
+             trials on they are bootstrapped."
+        )),
+        Some(many) if many > 1 => Some("intervals: 95 %, bootstrap-t over the trials.".to_owned()),
+        _ => None,
+    });
     notes
 }
 

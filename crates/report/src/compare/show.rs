@@ -136,7 +136,7 @@ impl Comparison {
                 .filter(|figure| figure.assessment != Assessment::OneRunASide)
                 .filter_map(|figure| figure.ratio)
         };
-        notes.push(format!("{}; figures are geometric means over the trials.", self.units()));
+        notes.push(format!("{}; figures are geometric means over the trials, where the tables of a run have arithmetic ones.", self.units()));
         if let Some(method) = known().find_map(|ratio| ratio.method) {
             notes.push(format!("intervals: 95 %, {}; ≈ marks one inside the noise.", method.name()));
         }
