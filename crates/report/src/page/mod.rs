@@ -5,6 +5,7 @@
 
 mod charts;
 
+use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
@@ -30,6 +31,9 @@ use crate::{
 
 const SCRIPT: &str = include_str!("page.js");
 
+/// Stores that a title names before it counts the rest.
+const STORES: usize = 6;
+
 /// The style sheet of a page, which other pages that show results share.
 pub const STYLE: &str = include_str!("page.css");
 
@@ -53,7 +57,11 @@ pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> 
         sections.push(section(*named, &format!("r{place}"), &mut charts)?);
     }
     let data = serde_json::to_string(&charts).unwrap_or_else(|_| "[]".to_owned()).replace('<', "\\u003c");
-    let title = results.first().map_or_else(|| "acidtest".to_owned(), |named| title(named.result));
+    let title = match results {
+        [] => "no result".to_owned(),
+        [one] => format!("{} · {}", title(one.result), moment(&one.result.started)),
+        [first, others @ ..] => format!("{}, and {} more", title(first.result), others.len()),
+    };
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -88,11 +96,20 @@ pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> 
     Ok(page.into_string())
 }
 
+/// The workload and the stores; of a search, that it was one.
 fn title(result: &RunResult) -> String {
-    let mut stores: Vec<&str> = result.cells.iter().map(|cell| cell.title.as_str()).collect();
-    stores.dedup();
-    stores.truncate(6);
-    format!("{} on {}", result.plan.workload, stores.join(", "))
+    let stores = distinct(result.cells.iter().map(|cell| cell.title.as_str()));
+    let shown = stores.iter().take(STORES).copied().collect::<Vec<_>>().join(", ");
+    let more = stores.len().saturating_sub(STORES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let search = if result.plan.capacity.is_some() { "capacity of " } else { "" };
+    format!("{search}{} on {shown}{more}", result.plan.workload)
+}
+
+/// When a run was begun, to the second.
+fn moment(started: &str) -> String {
+    let parsed = started.parse::<Timestamp>();
+    parsed.map_or_else(|_| started.to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
 fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup, UnreadableHistogram> {
@@ -114,7 +131,7 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
                 p { (driving(result)) }
                 p.quiet {
                     (machine.cpu) " · " (machine.cores) " cores, " (bytes(machine.memory_bytes as f64)) " memory, "
-                    (machine.filesystem) " · Linux " (machine.kernel) " · " (result.started) " · " (file.name)
+                    (machine.filesystem) " · Linux " (machine.kernel) " · " (moment(&result.started)) " · " (file.name)
                 }
                 @for address in names.addresses() { p { (address) } }
                 @for line in conclusion(result, &names).lines() { p.conclusion { (line) } }
@@ -507,6 +524,24 @@ mod tests {
         );
         let whole = of(&grid.result(), true);
         assert!(whole.contains("×") && !whole.contains("no trial yet"), "{whole}");
+    }
+
+    /// Pages of several plans lie side by side in a browser.
+    #[test]
+    fn a_title_says_what_was_run_where_and_when() {
+        let titled = |result: &RunResult| {
+            let page = of(result);
+            let (_, rest) = page.split_once("<title>").unwrap();
+            rest.split_once(" · acidtest</title>").unwrap().0.to_owned()
+        };
+        let mut result = Grid { stores: &["redis", "sqlite"], ..Grid::default() }.result();
+        "2026-11-22T10:15:00.123456789Z".clone_into(&mut result.started);
+        assert_eq!(titled(&result), "inventory on REDIS, SQLITE · 2026-11-22 10:15:00 UTC");
+        assert!(!of(&result).contains("00.123456789"));
+        result.plan.capacity = Some(crate::CapacityPlan::default());
+        assert!(titled(&result).starts_with("capacity of inventory on REDIS, SQLITE"), "{}", titled(&result));
+        let named = NamedResult { name: "result.json", result: &result };
+        assert!(page(&[named, named]).unwrap().contains(", and 1 more · acidtest</title>"));
     }
 
     #[test]
