@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     commands::{compare::Compare, report::Report},
     order::LOCK_SERVICES,
-    parameter_arguments::{NumberList, Offering, ParameterArguments, store, workload},
+    parameter_arguments::{NumberList, Offering, ParameterArguments, ReadAsLists, no_group, store, workload},
 };
 
 const EXIT_CODES: &str = "\
@@ -130,6 +130,9 @@ pub(crate) struct Run {
     /// What is searched for, of a search for a capacity.
     #[arg(skip)]
     pub(crate) search: Option<Search>,
+    // before the others, which take what was typed
+    #[command(flatten)]
+    pub(crate) as_lists: ReadAsLists,
     /// A workload (see `acidtest workloads`) or a plan file (*.toml)
     #[arg(required_unless_present = "resume", conflicts_with = "resume", value_parser = workload(), hide_possible_values = true)]
     pub(crate) what: Option<String>,
@@ -367,16 +370,11 @@ fn positive(text: &str) -> Result<f64, String> {
     if let Ok(PerSecond(rate)) = text.parse() {
         return Ok(rate);
     }
+    no_group(text)?;
     match text.parse::<f64>() {
-        // what is left of a number with commas, which separate values
-        Ok(number) if number > 0.0 && number.is_finite() && !is_group(text) => Ok(number),
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         _ => Err("must be a number above 0, such as 8000 or 8000/s; a comma separates several".to_owned()),
     }
-}
-
-/// Whether a text is three digits that begin with 0, as behind a comma that separates thousands.
-fn is_group(text: &str) -> bool {
-    text.len() == 3 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -736,6 +734,8 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
     /// A command that is broken between its words is none to copy.
     #[test]
     fn examples_fit_a_hundred_columns() {
@@ -748,8 +748,6 @@ mod tests {
             lines.len() + command.get_subcommands().map(look).sum::<usize>()
         }
         assert!(look(&Arguments::command()) >= 50);
-    }
-
     }
 
     /// The help of an option names the default that a plan has.

@@ -21,6 +21,7 @@ impl FromStr for NumberList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        no_group(text)?;
         let numbers = match range(text) {
             Some(range) => range?,
             None => vec![text.parse().map_err(|_| "write a number, or FIRST..LAST:STEP".to_owned())?],
@@ -69,15 +70,71 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Checks a word of the command line: a range must make numbers, and a number may not begin with zeros that mean nothing:
-/// whoever writes 70,000 has written 70 and 000. Any other word is accepted.
-fn word(text: &str) -> Result<String, String> {
-    if text.len() > 1 && text.starts_with('0') && text.bytes().all(|letter| letter.is_ascii_digit()) {
-        return Err(
-            "a comma separates values: write a number without commas, and without zeros before it".to_owned()
-        );
+/// Refuses a number that begins with zeros that mean nothing: whoever writes 70,000 has written 70 and 000.
+pub(crate) fn no_group(text: &str) -> Result<(), String> {
+    let is_number = text.bytes().all(|letter| letter.is_ascii_digit());
+    if text.len() > 1 && text.starts_with('0') && is_number {
+        return Err("a comma separates values, and no number begins with 0: write 8,000 as 8000".to_owned());
     }
+    Ok(())
+}
+
+/// Checks a word of the command line: a range must make numbers. Any other word but a group of digits is accepted.
+fn word(text: &str) -> Result<String, String> {
+    no_group(text)?;
     range(text).transpose().map(|_| text.to_owned())
+}
+
+/// Lists of the command line that may have been meant for one number with a comma in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadAsLists(Vec<(String, [String; 2])>);
+
+impl ReadAsLists {
+    /// A line for each of them.
+    pub(crate) fn told(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(option, [one, other])| {
+            format!("note: --{option} {one},{other} is a list, of {one} and {other}; one number has no comma: --{option} {one}{other}")
+        })
+    }
+}
+
+/// Whether the values that were typed together look like one number, of thousands: 8,500 or 16,128. Most lists do not: they have
+/// more values, or both have as many digits.
+fn as_one_number(typed: &[&str]) -> Option<[String; 2]> {
+    let [one, other] = typed else { return None };
+    let has_digits = |text: &str, fewest, most| {
+        (fewest..=most).contains(&text.len()) && text.bytes().all(|letter| letter.is_ascii_digit())
+    };
+    (has_digits(one, 1, 2) && has_digits(other, 3, 3)).then(|| [*one, *other].map(str::to_owned))
+}
+
+impl Args for ReadAsLists {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for ReadAsLists {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let of_option = |id: &clap::Id| {
+            let typed = matches.try_get_raw_occurrences(id.as_str()).ok().flatten()?;
+            let as_one = typed.filter_map(|together| {
+                as_one_number(&together.map(|value| value.to_str()).collect::<Option<Vec<_>>>()?)
+            });
+            let option = id.as_str().replace('_', "-");
+            Some(as_one.map(move |values| (option.clone(), values)).collect::<Vec<_>>())
+        };
+        Ok(Self(matches.ids().filter_map(of_option).flatten().collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// The mix that was meant by several of one operation each. The share of an only operation means nothing: whoever gives one
@@ -272,12 +329,57 @@ mod tests {
             ("5..3", "holds nothing"),
             ("1..9:0", "holds nothing"),
             ("0", "between 1 and"),
+            ("00", "no number begins with 0"),
             ("1..1000000", "more than"),
             ("x", "write a number"),
             ("1..x", "write a number"),
         ] {
             let error = text.parse::<NumberList>().unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_looks_like_one_number_is_told_and_no_other() {
+        use clap::Parser;
+        let told = |line: &str| -> Vec<String> {
+            let words = ["acidtest", "run", "inventory"].into_iter().chain(line.split(' '));
+            match crate::args::Arguments::try_parse_from(words).unwrap().command {
+                crate::args::Command::Run(run) => run.as_lists.told().collect(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(
+            told("--rate 8,500"),
+            ["note: --rate 8,500 is a list, of 8 and 500; one number has no comma: --rate 8500"]
+        );
+        assert!(told("--clients 1,100")[0].contains("--clients 1100"));
+        assert!(told("--initial-max=10,250")[0].contains("--initial-max 10250"));
+        for list in [
+            "--rate 8 --rate 500",
+            "--rate 8/s,500/s",
+            "--clients 1,10,100",
+            "--clients 8,16",
+            "--clients 100,200",
+            "--rate 500,1000",
+            "--store redis,postgres",
+            "--clients 1..16,128",
+        ] {
+            assert_eq!(told(list), [""; 0], "{list}");
+        }
+    }
+
+    /// No axis of numbers takes what stands behind the comma of 1,000 or 2,050 for a value.
+    #[test]
+    fn the_rest_of_a_number_with_a_comma_is_no_value() {
+        use clap::Parser;
+        for line in ["--clients 1,000", "--clients 2,050", "--rate 8,000", "--rate 8,050", "--items 70,000"] {
+            let words = ["acidtest", "run", "inventory"].into_iter().chain(line.split(' '));
+            let said = crate::args::Arguments::try_parse_from(words).unwrap_err().to_string();
+            assert!(
+                said.contains("a comma separates values") && said.contains("write 8,000 as 8000"),
+                "{line}: {said}"
+            );
         }
     }
 

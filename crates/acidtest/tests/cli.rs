@@ -1027,7 +1027,7 @@ fn a_word_that_is_missing_is_told() {
         assert!(said.contains(tip) && said.matches("tip:").count() == 1, "{words:?}: {said}");
     }
     let commas = bench.run(&["run", "inventory", "--rate", "8,000"]).expect(2).stderr;
-    assert!(commas.contains("a comma separates several"), "{commas}");
+    assert!(commas.contains("a comma separates values") && commas.contains("8,000 as 8000"), "{commas}");
     let words =
         ["run", "inventory", "--rate", "350M/day", "--arrivals", "constant", "--save-plan", "plan.toml"];
     bench.run(&words).expect(0);

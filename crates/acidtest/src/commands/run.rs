@@ -23,6 +23,9 @@ use crate::{
 
 pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     idle_output(&run)?;
+    if !run.output.quiet {
+        run.as_lists.told().for_each(|line| output::say(&line));
+    }
     let mut order = match &run.resume {
         None => order(&run)?,
         Some(file) => resumed(&run, file)?,
