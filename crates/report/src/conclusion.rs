@@ -1,8 +1,12 @@
 //! The conclusion of a result, shown before its tables: how many cells hold, which broke and whether that was to be
 //! expected, and which is the fastest of those that hold.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
+use acidtest_model::EffectiveDurability;
 use acidtest_workloads::{Guarantee, Verdict, workload};
 
 use crate::{
@@ -37,9 +41,12 @@ pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
 fn concluded(result: &RunResult, names: &Names) -> String {
     let interrupted = interrupted(result).map(|said| format!("\n{said}")).unwrap_or_default();
     if result.plan.capacity.is_some() {
-        return capacity::conclusion::conclusion(result, names) + &interrupted;
+        let found = capacity::conclusion::conclusion(result, names);
+        let all: Vec<String> = [found].into_iter().chain(unlike_durability(result, names)).collect();
+        return all.join("\n") + &interrupted;
     }
     let mut lines = vec![verdicts(result, names)];
+    lines.extend(unlike_durability(result, names));
     lines.extend(failing(result, names));
     lines.extend(outage(result, names));
     lines.extend(refusing(result, names));
@@ -64,6 +71,31 @@ fn interrupted(result: &RunResult) -> Option<String> {
     let were = if made == 1 { "was" } else { "were" };
     let (made, asked) = (count(made), count(asked));
     Some(format!("The run was interrupted: {made} of its {asked} trials {were} made{short}."))
+}
+
+/// That the stores differ in the durability levels that were read back, although each was asked for the same ones or has what it
+/// has: some of them do less than others.
+fn unlike_durability(result: &RunResult, names: &Names) -> Option<String> {
+    let mut of_stores: BTreeMap<String, BTreeSet<EffectiveDurability>> = BTreeMap::new();
+    for cell in &result.cells {
+        if let Some(effective) = &cell.effective {
+            of_stores.entry(names.store(cell)).or_default().insert(effective.durability);
+        }
+    }
+    let mut by_levels: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (store, levels) in of_stores {
+        let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
+        by_levels.entry(levels.join(" and ")).or_default().push(store);
+    }
+    let said = by_levels.iter().map(|(levels, stores)| format!("{levels} ({})", stores.join(", ")));
+    let said: Vec<String> = said.collect();
+    (said.len() > 1).then(|| {
+        format!(
+            "Durability differs between the stores: {}. A weaker level is less work: compare at one level (--durability, of private \
+             servers).",
+            said.join(", ")
+        )
+    })
 }
 
 /// How many cells hold, and the verdicts of the others.
@@ -399,6 +431,22 @@ mod tests {
         assert!(!last(&result).contains("orders"), "{}", last(&result));
         let queue = crate::sample::queue([("confirm", true, 1000.0); 6]);
         assert!(!last(&queue).contains("orders"), "{}", last(&queue));
+    }
+
+    #[test]
+    fn stores_of_different_durability_are_told_first() {
+        let mut result = Grid { stores: &["redis", "nats", "sqlite"], ..Grid::default() }.result();
+        assert!(!said(&result).contains("Durability differs"));
+        for cell in result.cells.iter_mut().filter(|cell| cell.store == "nats") {
+            cell.effective.as_mut().unwrap().durability = EffectiveDurability::Process;
+        }
+        let text = said(&result);
+        let line = "Durability differs between the stores: disk (redis, sqlite), process (nats). A weaker level is less";
+        assert!(text.lines().nth(1).is_some_and(|second| second.starts_with(line)), "{text}");
+        // levels that were asked for are an axis of every store
+        let both = [Durability::None, Durability::Disk];
+        let axis = Grid { stores: &["redis", "sqlite"], durability: &both, ..Grid::default() }.result();
+        assert!(!said(&axis).contains("Durability differs"), "{}", said(&axis));
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct WorkloadKind {
     /// The operation of which it is told where most are refused, and what that comes from and what mends it, as the end of a
     /// sentence; none where refusals are as they should be.
     pub refused: Option<(&'static str, &'static str)>,
+    /// What a refusal is, in a word for the column that counts them; empty where it is the store's plain no.
+    pub refusal: &'static str,
     /// What its audit does not prove where clients are in several processes, as a part of a sentence; empty if it
     /// proves the same.
     pub apart: &'static str,
@@ -96,13 +98,13 @@ pub trait Workload: Send + Sync {
     /// The unit that throughput counts, in words (`a capture or release`).
     fn unit(&self) -> String;
 
-    /// Every parameter with its value.
-    fn values(&self) -> Values;
     /// What its rates count, as a sentence, where a reader may take them for rates of a part of that.
     fn rates_count(&self) -> Option<String> {
         None
     }
 
+    /// Every parameter with its value.
+    fn values(&self) -> Values;
 
     /// The workload with its most important values, in a line.
     fn headline(&self) -> String;

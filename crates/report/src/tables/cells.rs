@@ -44,7 +44,8 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     others.extend(fail.then_some(("errors", if voids { Needed } else { Middle })));
     let drop = result.cells.iter().any(|cell| cell.dropped() > 0.0);
     others.extend(drop.then_some(("dropped", if voids { Needed } else { Middle })));
-    others.extend([("refused", Low), ("conflicts", Low), ("retries", Low)]);
+    let refused = refused(result);
+    others.extend([(&*refused, Low), ("conflicts", Low), ("retries", Low)]);
     let mut table = columns.table(others);
     for cell in &result.cells {
         let totals = |of: &dyn Fn(&OperationFigures) -> u64| {
@@ -72,6 +73,14 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
         table.push(row);
     }
     table
+}
+
+/// The title of the column of refusals, with what these are where they are no plain no.
+fn refused(result: &RunResult) -> String {
+    match workload(&result.plan.workload).map_or("", |kind| kind.refusal) {
+        "" => "refused".to_owned(),
+        what => format!("refused ({what})"),
+    }
 }
 
 /// The durability level that was read back, and by how many crashes it was tested.

@@ -35,6 +35,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
         "capture",
         "the stock was sold out; a larger --initial-max, or a smaller --capture-share, leaves more to sell",
     )),
+    refusal: "",
     apart: "units that were oversold and put back before the end go unnoticed",
     demand: None,
     parameters: Parameters::described,
@@ -79,7 +80,6 @@ impl Workload for Inventory {
         }
     }
 
-    fn values(&self) -> Values {
     fn rates_count(&self) -> Option<String> {
         const ORDERS: f64 = 8000.0;
         let share = self.parameters.capture_share;
@@ -92,6 +92,7 @@ impl Workload for Inventory {
         })
     }
 
+    fn values(&self) -> Values {
         written(&self.parameters)
     }
 

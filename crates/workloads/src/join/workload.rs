@@ -29,6 +29,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     shares: &[],
     terms: &[],
     refused: None,
+    refusal: "",
     apart: "",
     demand: None,
     parameters: Parameters::described,

@@ -57,6 +57,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
          full queue, failed without a connection, unknown when it was given up.",
     )],
     refused: None,
+    refusal: "",
     apart: "the most clients at once is the sum of what each process had",
     demand: None,
     parameters: Parameters::described,

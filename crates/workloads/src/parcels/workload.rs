@@ -44,6 +44,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
         ("id", "one scan is read by its SCAN_ID"),
     ],
     refused: None,
+    refusal: "",
     apart: "a read is held only against what the same process inserted",
     demand: Some(DEMAND),
     parameters: Parameters::described,

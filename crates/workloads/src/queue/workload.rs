@@ -43,6 +43,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
         (SPANS[0], "from a message's publishing to its being taken, its time in the queue included."),
     ],
     refused: None,
+    refusal: "empty",
     apart: "order is judged between clients of one process, and only where the store flags what was delivered before",
     demand: None,
     parameters: Parameters::described,

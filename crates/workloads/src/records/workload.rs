@@ -33,6 +33,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     shares: &[],
     terms: &[],
     refused: None,
+    refusal: "",
     apart: "a stale read is found only where the same process wrote",
     demand: None,
     parameters: Parameters::described,
