@@ -784,6 +784,7 @@ mod tests {
             let real = match value {
                 Some(toml::Value::Array(values)) => values[0].to_string(),
                 Some(value) => value.to_string(),
+                None if name == "connect_timeout" => plan_of_inventory.connect_timeout.to_string(),
                 None if name == "duty" => plan_of_inventory.duty.to_string(),
                 None if name == "threads" => {
                     "one a core, or fewer in a closed loop beside a server on this machine".to_owned()
