@@ -14,7 +14,7 @@ use acidtest_model::{Address, Durability, Lock};
 use acidtest_workloads::{Store, Verdict};
 use tempfile::TempDir;
 
-use crate::{InventoryRun, Private, Subject, for_operations, until, wait, wanted};
+use crate::{InventoryRun, Private, Subject, for_operations, private::CONNECT, until, wait, wanted};
 
 /// How long a server may take to start or to stop, on a busy machine.
 const READY: Duration = Duration::from_mins(2);
@@ -32,7 +32,7 @@ pub struct OnSocket {
 #[expect(dead_code, reason = "what is removed when it is dropped")]
 enum Data {
     Folder(TempDir),
-    OfPrivate(Private),
+    OfPrivate(Box<Private>),
 }
 
 impl OnSocket {
@@ -75,13 +75,14 @@ impl OnSocket {
         command.args(["-p", "5999", "-c", "listen_addresses=", "-c", "unix_socket_directories=."]);
         let user = private.address().user.clone().unwrap();
         let address = format!("postgres://{user}@:5999/postgres?host={}", data.display());
-        Some(Self::start(command, Address::parse(&address).unwrap(), Data::OfPrivate(private)))
+        Some(Self::start(command, Address::parse(&address).unwrap(), Data::OfPrivate(Box::new(private))))
     }
 
     fn start(mut command: Command, address: Address, data: Data) -> Self {
         let server =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let socket = address.socket_file(0).unwrap();
+        let address = Address { connect_timeout: CONNECT, ..address };
         let mut started = Self { server, address, _data: data };
         until("the server listens on its socket", READY, || {
             assert!(started.server.try_wait().unwrap().is_none(), "the server has ended");
