@@ -420,13 +420,18 @@ mod tests {
             let said = conclusion(result, &Names::of(&result.cells));
             said.lines().last().unwrap().to_owned()
         };
-        let half =
-            "Rates count captures (orders) and releases alike: 8,000 orders a second are a rate of 16,000.";
+        let half = "Rates count captures (orders) and releases alike: at a capture share of 0.5, 8,000 orders a second are an \
+                    offered rate of 16,000; those that are refused are not in ok/s.";
         assert_eq!(last(&result), half);
         result.plan.capacity = Some(crate::CapacityPlan::default());
         assert_eq!(last(&result), half);
         share(&mut result, 0.8);
-        assert!(last(&result).ends_with("are a rate of 10,000."), "{}", last(&result));
+        assert!(
+            last(&result)
+                .contains("at a capture share of 0.8, 8,000 orders a second are an offered rate of 10,000;"),
+            "{}",
+            last(&result)
+        );
         share(&mut result, 1.0);
         assert!(!last(&result).contains("orders"), "{}", last(&result));
         let queue = crate::sample::queue([("confirm", true, 1000.0); 6]);

@@ -78,19 +78,48 @@ fn beside_unconfirmed(found: &Capacity, demand: f64) -> String {
             "The demand of {asked}/s lies {side} the interval of the rate that 95 % of probes hold."
         );
     }
-    let held = found.curve.iter().rfind(|rate| rate.met > 0 && rate.per_second >= demand);
-    let missed = found.curve.iter().find(|rate| rate.missed > 0 && rate.per_second <= demand);
-    let of = |rate: &RateFigures, how: &str, number: usize| {
-        let judged = rate.met + rate.missed;
-        format!(
-            "{}/s {how} in {number} of {judged} probes, which is too few to tell",
-            offered(rate.per_second)
-        )
-    };
-    let seen = held.map(|rate| of(rate, "held", rate.met));
-    let seen = seen.or_else(|| missed.map(|rate| of(rate, "was missed", rate.missed)));
-    let seen = seen.unwrap_or_else(|| "no probe that tells of it could be judged".to_owned());
+    let seen = evidence(&found.curve, demand).map_or_else(
+        || "no probe that tells of it could be judged".to_owned(),
+        |seen| format!("{seen}, which is too few to tell"),
+    );
     format!("Whether it carries the demand of {asked}/s is not known: {seen}.")
+}
+
+/// What tells most of a demand: rates from it on up at which all probes held, or else from it on down at which all missed; or else
+/// the rate below it that missed most often.
+fn evidence(curve: &[RateFigures], demand: f64) -> Option<String> {
+    let judged = || curve.iter().filter(|rate| rate.met + rate.missed > 0);
+    let all = |rates: Vec<&RateFigures>, how: &str| {
+        let per_second = rates.iter().map(|rate| rate.per_second);
+        let (low, high) = (per_second.clone().fold(f64::MAX, f64::min), per_second.fold(0.0, f64::max));
+        let probes: usize = rates.iter().map(|rate| rate.met + rate.missed).sum();
+        match rates.len() {
+            0 => None,
+            1 => Some(format!("{}/s {how} in {probes} of {probes} probes", offered(low))),
+            _ => Some(format!(
+                "from {}/s to {}/s it {how} in all {probes} probes",
+                offered(low),
+                offered(high)
+            )),
+        }
+    };
+    let above = judged().filter(|rate| rate.per_second >= demand);
+    let below = || judged().filter(|rate| rate.per_second <= demand);
+    let share = |rate: &RateFigures| rate.missed as f64 / (rate.met + rate.missed) as f64;
+    let held = all(above.take_while(|rate| rate.missed == 0).collect(), "held");
+    let missed = || all(below().rev().take_while(|rate| rate.met == 0).collect(), "missed");
+    let worst = || {
+        let worst = below()
+            .filter(|rate| rate.missed > 0)
+            .max_by(|one, other| share(one).total_cmp(&share(other)))?;
+        Some(format!(
+            "{}/s missed in {} of {} probes",
+            offered(worst.per_second),
+            worst.missed,
+            worst.met + worst.missed
+        ))
+    };
+    held.or_else(missed).or_else(worst)
 }
 
 /// What the fresh probes alone prove, however the rate was chosen.
