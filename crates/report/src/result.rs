@@ -309,8 +309,8 @@ pub struct InjectionFigures {
     /// Whether the member was in the same life afterwards, so that the command that was to end it has not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same_life: bool,
-    /// The longest time in which nobody was served since it, up to the next fault or restart, or that this fell into, and that
-    /// began before the member had answered for a while: its beginning; none if an older acidtest did not look.
+    /// The longest time in which nobody was served since it, up to the next fault or restart, or that this fell into: its
+    /// beginning; none if an older acidtest did not look.
     #[serde(default)]
     pub unserved_from_seconds: Option<f64>,
     /// Its end; none if nobody was served again within the measured part.

@@ -29,9 +29,6 @@ const AT_WORK: Duration = Duration::from_millis(500);
 /// How long after the answer of a member whatever needs it is at work again: a collector tries every 5 s to store.
 const BACK_AT_WORK: Duration = Duration::from_secs(6);
 
-/// How long after the answer of a member clients that are connected to it are served for good again.
-const BACK_WITH_CLIENTS: Duration = Duration::from_secs(1);
-
 /// How long a member may take to stop in order before it is killed.
 const STOPPING: Duration = Duration::from_secs(10);
 
@@ -54,8 +51,7 @@ pub struct Injected {
     pub outstanding: Option<u64>,
     /// How many operations ended with their connection since it, up to the next injection.
     pub interrupted: u64,
-    /// The longest time in which nobody was served since it, up to the next injection or restart, or that this fell into. One that
-    /// began when the member, or clients, had been back for a while is not meant.
+    /// The longest time in which nobody was served since it, up to the next injection or restart, or that this fell into.
     pub unserved: Option<Outage>,
     /// Whether there was nothing to do it to: the member was down, or about to stop, already.
     pub missed: bool,
@@ -177,12 +173,6 @@ impl Injected {
     }
 }
 
-/// For how long after the answer of a member its absence may still keep clients from being served.
-pub(crate) fn lingers(instance: &Instance) -> Duration {
-    // services hold back what they could not pass on
-    if instance.has_services() { BACK_AT_WORK } else { BACK_WITH_CLIENTS }
-}
-
 /// Starts a member again. If that fails, it has ended, and is found to be lost.
 fn start_again(member: &mut Member) {
     let _ = member.restart();
@@ -297,13 +287,8 @@ impl<'a> Injector<'a> {
                 begun.last_ok = last_acknowledged.filter(|last| *last > before);
                 begun.last_change = last_changed.filter(|last| *last > before);
                 begun.acknowledged = acknowledged;
-                let (at, answered) = (begun.at.unwrap_or(measured), begun.answered);
-                let event = Event::Injection(self.done.len() - 1);
-                self.outages.begin(event, at);
-                // who was never away
-                if let Some(answered) = answered {
-                    self.outages.is_over(event, answered + lingers(instance));
-                }
+                let at = begun.at.unwrap_or(measured);
+                self.outages.begin(Event::Injection(self.done.len() - 1), at);
             }
         }
         self.wake(driver);
@@ -600,10 +585,6 @@ impl<'a> Injector<'a> {
             if answers {
                 instance.services.has_reached(open.member);
                 self.done[open.index].answered = Some(passed);
-                // a command may return before it has its effect: then it is the old server that answers
-                if open.member == Role::Clients || instance.member(open.member).is_some() {
-                    self.outages.is_over(Event::Injection(open.index), passed + lingers(instance));
-                }
             }
             !answers
         });

@@ -208,11 +208,6 @@ impl Instance {
         (&*self.server.store, &mut self.services)
     }
 
-    /// Whether clients reach the store through services in front of it.
-    pub(crate) fn has_services(&self) -> bool {
-        self.services.members().next().is_some()
-    }
-
     /// The address of the service with this role in front of the store.
     pub(crate) fn service_address(&self, role: Role) -> Option<Address> {
         let member = self.services.members().find(|member| member.role() == role)?;

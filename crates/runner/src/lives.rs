@@ -14,7 +14,7 @@ use acidtest_workloads::{Audit, Identity, Restart, Store, guarantee::LOCK};
 use crate::{
     OpenOptions,
     answer::{AGAIN, PATIENCE, open, within},
-    inject::{Injector, lingers},
+    inject::Injector,
     instance::{Instance, Way},
     outages::{Event, Outage},
 };
@@ -261,13 +261,9 @@ fn note(
             injector.has_not_ended(role);
         }
     }
-    let Some(loss) = asked.because else { return };
     let mut begun = instance.lives.iter().flat_map(|lives| &lives.unasked);
-    match (begun.any(|begun| begun.loss == Some(loss)), asked.at) {
-        (false, _) => injector.outages.forget(loss),
-        // it has answered
-        (true, Some(at)) => injector.outages.is_over(loss, at + lingers(instance)),
-        (true, None) => {}
+    if let Some(loss) = asked.because.filter(|loss| begun.all(|begun| begun.loss != Some(*loss))) {
+        injector.outages.forget(loss);
     }
 }
 

@@ -37,13 +37,10 @@ pub(crate) enum Event {
 struct Since {
     event: Event,
     at: Duration,
-    /// Outages that begin later are none of its; none as long as that is not known.
-    over: Option<Duration>,
     longest: Option<Outage>,
 }
 
-/// The longest outage since each event, up to the next one, and until what it took away has been back for a while: later ones are
-/// ordinary. One that an injection falls into is also that of what was before it;
+/// The longest outage since each event, up to the next one. One that an injection falls into is also that of what was before it;
 /// one that a loss falls into is not: connections are lost a moment after the last acknowledgement.
 #[derive(Debug)]
 pub(crate) struct Outages {
@@ -68,7 +65,7 @@ impl Outages {
 
     pub(crate) fn begin(&mut self, event: Event, at: Duration) {
         let at = self.events.last().map_or(at, |last| last.at.max(at));
-        self.events.push(Since { event, at, over: None, longest: None });
+        self.events.push(Since { event, at, longest: None });
     }
 
     /// Begins a loss of connections.
@@ -79,13 +76,6 @@ impl Outages {
         loss
     }
 
-    /// Notes that outages that begin later than this are none of the event's.
-    pub(crate) fn is_over(&mut self, event: Event, at: Duration) {
-        if let Some(since) = self.events.iter_mut().find(|since| since.event == event) {
-            since.over = Some(at);
-        }
-    }
-
     /// Forgets an event that has turned out to be none.
     pub(crate) fn forget(&mut self, event: Event) {
         let Some(place) = self.events.iter().position(|since| since.event == event) else { return };
@@ -94,7 +84,7 @@ impl Outages {
         }
     }
 
-    /// The longest outage of the event.
+    /// The longest outage since the event, up to the next one.
     pub(crate) fn since(&self, event: Event) -> Option<Outage> {
         self.events.iter().find(|since| since.event == event)?.longest
     }
@@ -140,8 +130,7 @@ impl Outages {
         let before = before.filter(|_| !self.events.iter().any(is_loss));
         for (place, since) in self.events.iter_mut().enumerate() {
             let is_longest = since.longest.is_none_or(|longest| outage.length(end) >= longest.length(end));
-            let is_later = since.over.is_some_and(|over| outage.from > over);
-            if (falls_into(since) || before == Some(place)) && is_longest && !is_later {
+            if (falls_into(since) || before == Some(place)) && is_longest {
                 since.longest = Some(outage);
             }
         }
@@ -227,28 +216,6 @@ mod tests {
         outages.look(ms(5_050), ms(4_852));
         outages.end(ms(5_000), Some(ms(5_200)));
         assert_eq!(outages.since(KILL), Some(outage(4_852, None)));
-    }
-
-    /// What the fault took away may fail once more when it has only just come back; what begins later is ordinary.
-    #[test]
-    fn an_outage_long_after_all_is_back_is_not_the_fault_s() {
-        for (over, second, expected) in [
-            (None, (6_000, 7_000), outage(6_000, Some(7_000))),
-            (Some(3_000), (6_000, 7_000), outage(2_000, Some(2_200))),
-            (Some(3_000), (9_000, 10_000), outage(2_000, Some(2_200))),
-            (Some(3_000), (2_960, 4_000), outage(2_960, Some(4_000))),
-        ] {
-            let mut outages = Outages::new(Some(ms(9_900)));
-            let away = [(2_000, 2_200), second];
-            looked_at(&mut outages, (0, 2_300), &away, &[(KILL, 2_001)]);
-            if let Some(over) = over {
-                outages.is_over(KILL, ms(over));
-            }
-            looked_at(&mut outages, (2_300, 9_900), &away, &[]);
-            let is_last = second.1 > 9_900;
-            outages.end(ms(9_900), Some(ms(if is_last { second.0 } else { 9_899 })));
-            assert_eq!(outages.since(KILL), Some(expected), "{over:?} {second:?}");
-        }
     }
 
     #[test]
