@@ -175,18 +175,14 @@ impl<'a> Parts<'a> {
         if self.host.is_empty() || self.host.eq_ignore_ascii_case(LOCAL) {
             return Ok(());
         }
-        Err((
-            format!("it names a Unix socket, which is on this machine, and the host {}", self.host),
-            example,
-        ))
+        // not which: behind a forgotten @ it is a password
+        Err(("it names a Unix socket, which is on this machine, and another host".to_owned(), example))
     }
 
     fn has_no_port(&self, example: &'static str) -> Result<(), Refused> {
         match self.port {
             None => Ok(()),
-            Some(port) => {
-                Err((format!("it names a Unix socket, which has no port, and the port {port}"), example))
-            }
+            Some(_) => Err(("it names a Unix socket, which has no port, and a port".to_owned(), example)),
         }
     }
 }
@@ -289,13 +285,17 @@ mod tests {
                 "mysql://ann:secret@localhost/db?ssl-mode=REQUIRED&socket=/run/mysqld.sock",
                 "TLS is for networks",
             ),
-            ("mysql://ann:secret@db.example/db?socket=/run/mysqld.sock", "and the host db.example"),
+            ("mysql://ann:secret@db.example/db?socket=/run/mysqld.sock", "and another host"),
             ("mysql://ann:secret@localhost:3306/db?socket=/run/mysqld.sock", "has no port"),
             ("mysql://ann:secret@localhost/db?socket=mysqld.sock", "begins with a slash"),
-            ("postgres://ann:secret@db.example/db?host=/run/postgresql", "and the host db.example"),
+            ("postgres://ann:secret@db.example/db?host=/run/postgresql", "and another host"),
             ("postgres://ann:secret@/db?host=/run/postgresql&timeout=1", "unknown option \"timeout\""),
             ("unix://ann@/run/redis.sock?password=secret", "stand before the @"),
-            ("redis+unix://:secret@h/run/redis.sock", "and the host h"),
+            ("redis+unix://:secret@h/run/redis.sock", "and another host"),
+            // the @ forgotten
+            ("redis+unix://:secret/run/redis.sock", "and a port"),
+            ("mysql://:secret/db?socket=/run/mysqld.sock", "and a port"),
+            ("mysql://localhost:secret/db?socket=/run/mysqld.sock", "and a port"),
             ("redis+unix://", "begins with a slash"),
             ("redis-socket:///run/redis.sock", "write it as redis+unix://"),
         ] {
