@@ -339,18 +339,43 @@ enum ReadOnly {
 }
 
 async fn read_only(client: &Client) -> Result<ReadOnly, Error> {
-    const SQL: &str = r"SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on',
-                               (SELECT substring(setting FROM '\mhost(?:addr)?\s*=\s*''?([^'' ]+)')
-                                       || ':' || coalesce(substring(setting FROM '\mport\s*=\s*''?([^'' ]+)'), '5432')
-                                FROM pg_settings WHERE name = 'primary_conninfo')";
+    const SQL: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on',
+                              (SELECT setting FROM pg_settings WHERE name = 'primary_conninfo')";
     let row = client.query_one(SQL, &[]).await?;
     Ok(if row.try_get(0)? {
-        ReadOnly::Replica(row.try_get(2)?)
+        let conninfo: Option<&str> = row.try_get(2)?;
+        ReadOnly::Replica(conninfo.and_then(primary))
     } else if row.try_get(1)? {
         ReadOnly::Setting
     } else {
         ReadOnly::Unknown
     })
+}
+
+/// `HOST:PORT` in a connection string of libpq: names and values, which are quoted where they have spaces. Nothing else of it is shown: it
+/// may hold a password.
+fn primary(conninfo: &str) -> Option<String> {
+    let mut words: Vec<(String, String)> = Vec::new();
+    let mut rest = conninfo.trim_start();
+    while let Some((name, behind)) = rest.split_once('=') {
+        let mut letters = behind.trim_start().chars();
+        let is_quoted = letters.as_str().starts_with('\'');
+        letters.by_ref().take(usize::from(is_quoted)).for_each(drop);
+        let mut value = String::new();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '\\' => value.extend(letters.next()),
+                '\'' if is_quoted => break,
+                space if space.is_whitespace() && !is_quoted => break,
+                letter => value.push(letter),
+            }
+        }
+        words.push((name.trim().to_owned(), value));
+        rest = letters.as_str().trim_start();
+    }
+    let of = |name: &str| words.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str());
+    let host = of("host").or_else(|| of("hostaddr"))?;
+    Some(format!("{host}:{}", of("port").unwrap_or("5432")))
 }
 
 async fn version(client: &Client) -> Result<String, Error> {
@@ -501,6 +526,20 @@ fn passes_caches(version: &str, method: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_primary_is_named_by_its_host_and_port_alone() {
+        for (conninfo, named) in [
+            ("user=ann password=secret host=db.example port=5433 sslmode=prefer", Some("db.example:5433")),
+            ("user = 'ann' host = 'db.example'", Some("db.example:5432")),
+            ("password='hun-host=secret' hostaddr=192.0.2.1", Some("192.0.2.1:5432")),
+            (r"password='it\'s host=secret port=1' host=db.example", Some("db.example:5432")),
+            ("user=ann password=secret", None),
+            ("", None),
+        ] {
+            assert_eq!(primary(conninfo).as_deref(), named, "{conninfo}");
+        }
+    }
 
     const LINUX: &str = "PostgreSQL 15.14 on x86_64-pc-linux-gnu, compiled by gcc 12.2.0, 64-bit";
 
