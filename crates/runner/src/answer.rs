@@ -63,6 +63,25 @@ pub(crate) async fn open(
     })
 }
 
+/// What comes of opening a store, unless the run is interrupted meanwhile.
+///
+/// # Errors
+/// The store's, or the interruption.
+pub(crate) async fn unless_interrupted<T>(
+    interrupt: &Interrupt,
+    opening: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, Failure> {
+    let interrupted = async {
+        while !interrupt.is_set() {
+            tokio::time::sleep(AGAIN).await;
+        }
+    };
+    tokio::select! {
+        opened = opening => Ok(opened?),
+        () = interrupted => Err(Failure::Store("interrupted while it was opened".to_owned())),
+    }
+}
+
 /// Whether the address is that of a host, and the store an embedded one.
 pub(crate) fn is_hosted(target: &Target, address: &Address) -> bool {
     target.kind().hosting == Hosting::Embedded && !address.host.is_empty()
@@ -101,5 +120,22 @@ pub async fn first_answer(
             }
             Err(_) => tokio::time::sleep(AGAIN).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_ends_the_opening_of_a_store() {
+        let interrupt = Interrupt::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let opened = async { Ok(1) };
+        assert_eq!(runtime.block_on(unless_interrupted(&interrupt, opened)).unwrap(), 1);
+        interrupt.set();
+        let never = std::future::pending::<Result<(), StoreError>>();
+        let said = runtime.block_on(unless_interrupted(&interrupt, never)).unwrap_err().to_string();
+        assert!(said.contains("interrupted"), "{said}");
     }
 }

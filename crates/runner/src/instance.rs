@@ -14,7 +14,7 @@ use acidtest_workloads::{
 
 use crate::{
     Failure, Interrupt, OpenOptions, Target,
-    answer::{PATIENCE, first_answer, open, within},
+    answer::{PATIENCE, first_answer, open, unless_interrupted, within},
     lives::Lives,
     services::Services,
 };
@@ -472,7 +472,8 @@ async fn open_member(
     let mut kept_server = None;
     let (store, address) = if let Some(address) = &target.address {
         let address = Address { connect_timeout: claim.connect_timeout, ..address.clone() };
-        let store = open(target, &address, OpenOptions { durability: None, locks }).await?;
+        let options = OpenOptions { durability: None, locks };
+        let store = unless_interrupted(interrupt, open(target, &address, options)).await?;
         kept_server = lab.serving(&address, target.kind().default_port)?;
         (store, address)
     } else {
