@@ -32,7 +32,8 @@ pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
         let kind = workload(&result.plan.workload)?;
         (kind.with)(&cell.parameters).ok()?.rates_count()
     };
-    let counted = distinct(result.cells.iter().filter_map(count));
+    let driven = result.cells.iter().filter(|cell| !cell.trials.is_empty());
+    let counted = distinct(driven.filter_map(count));
     let counted = counted.into_iter().take(NAMED);
     [concluded(result, names)].into_iter().chain(counted).collect::<Vec<_>>().join("\n")
 }
