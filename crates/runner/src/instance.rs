@@ -473,7 +473,7 @@ async fn open_member(
     let (store, address) = if let Some(address) = &target.address {
         let address = Address { connect_timeout: claim.connect_timeout, ..address.clone() };
         let options = OpenOptions { durability: None, locks };
-        let store = unless_interrupted(interrupt, open(target, &address, options)).await?;
+        let store = unless_interrupted(interrupt, Box::pin(open(target, &address, options))).await?;
         kept_server = lab.serving(&address, target.kind().default_port)?;
         (store, address)
     } else {
