@@ -112,9 +112,13 @@ pub(crate) fn style_of(stream: &(impl IsTerminal + AsFd)) -> Style {
         return Style { color: false, width: None };
     }
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
     let width = rustix::termios::tcgetwinsize(stream).ok().map(|size| size.ws_col);
-    Style { color: !is_plain && !is_dumb, width: width.filter(|width| *width > 0) }
+    Style { color: !is_plain && !is_dumb(), width: width.filter(|width| *width > 0) }
+}
+
+/// Whether the terminal takes nothing back, and has no colours.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb")
 }
 
 /// Columns that a line of text has at least and at most.

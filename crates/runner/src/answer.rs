@@ -71,14 +71,9 @@ pub(crate) async fn unless_interrupted<T>(
     interrupt: &Interrupt,
     opening: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, Failure> {
-    let interrupted = async {
-        while !interrupt.is_set() {
-            tokio::time::sleep(AGAIN).await;
-        }
-    };
     tokio::select! {
         opened = opening => Ok(opened?),
-        () = interrupted => Err(Failure::Store("interrupted while it was opened".to_owned())),
+        () = interrupt.until_set() => Err(Failure::Store("interrupted while it was opened".to_owned())),
     }
 }
 

@@ -76,6 +76,9 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
+/// Time between two looks at a request to stop.
+const LOOK: Duration = Duration::from_millis(30);
+
 /// A request to stop the run, which then ends tidily. Clones share the request.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
@@ -92,6 +95,13 @@ impl Interrupt {
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Relaxed)
+    }
+
+    /// Waits until the run is told to stop.
+    pub async fn until_set(&self) {
+        while !self.is_set() {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 }
 

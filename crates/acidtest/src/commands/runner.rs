@@ -90,7 +90,7 @@ async fn make(assigned: AssignedRun) -> Result<Event, Failure> {
         };
         let quiet = tokio::select! {
             quiet = is_quiet(how, Others::look, &mut say) => quiet?,
-            () = until_set(&interrupt) => return Ok(interrupted()),
+            () = interrupt.until_set() => return Ok(interrupted()),
         };
         if !quiet {
             let exit_status = Status::NotQuiet.code();
@@ -118,12 +118,6 @@ async fn make(assigned: AssignedRun) -> Result<Event, Failure> {
 /// The last event of a run that was told to stop before its first trial.
 fn interrupted() -> Event {
     Event::Ended { how: Ending::Interrupted, exit_status: Status::Interrupted.code(), error: None }
-}
-
-async fn until_set(interrupt: &Interrupt) {
-    while !interrupt.is_set() {
-        tokio::time::sleep(TURN).await;
-    }
 }
 
 /// The result that the run goes on with, if there is one. What a file says is not run: its plan must be the one that was

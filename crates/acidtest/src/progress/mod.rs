@@ -208,9 +208,7 @@ impl Observer for Progress {
 
 /// The columns of the terminal that progress is shown on; none if it is shown on no terminal, or its size is not known.
 fn columns() -> Option<u16> {
-    // one that takes nothing back
-    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-    if is_dumb { None } else { output::style_of(&io::stderr()).width }
+    if output::is_dumb() { None } else { output::style_of(&io::stderr()).width }
 }
 
 fn figures(measured: &Measured) -> String {
