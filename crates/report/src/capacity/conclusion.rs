@@ -89,37 +89,32 @@ fn beside_unconfirmed(found: &Capacity, demand: f64) -> String {
 /// the rate below it that missed most often.
 fn evidence(curve: &[RateFigures], demand: f64) -> Option<String> {
     let judged = || curve.iter().filter(|rate| rate.met + rate.missed > 0);
-    let all = |rates: Vec<&RateFigures>, how: &str| {
-        let per_second = rates.iter().map(|rate| rate.per_second);
-        let (low, high) = (per_second.clone().fold(f64::MAX, f64::min), per_second.fold(0.0, f64::max));
-        let probes: usize = rates.iter().map(|rate| rate.met + rate.missed).sum();
-        match rates.len() {
-            0 => None,
-            1 => Some(format!("{}/s {how} in {probes} of {probes} probes", offered(low))),
-            _ => Some(format!(
-                "from {}/s to {}/s it {how} in all {probes} probes",
-                offered(low),
-                offered(high)
-            )),
+    let probes = |rate: &RateFigures| rate.met + rate.missed;
+    let at = |rate: &RateFigures, number: usize, how: &str| {
+        format!("{number} of {} probes at {}/s {how}", probes(rate), offered(rate.per_second))
+    };
+    // in the order of their rates
+    let all = |rates: &[&RateFigures], how: &str| match rates {
+        [] => None,
+        [one] => Some(at(one, probes(one), how)),
+        [low, .., high] => {
+            let number: usize = rates.iter().map(|rate| probes(rate)).sum();
+            let (low, high) = (offered(low.per_second), offered(high.per_second));
+            Some(format!("all {number} probes from {low}/s to {high}/s {how}"))
         }
     };
     let above = judged().filter(|rate| rate.per_second >= demand);
     let below = || judged().filter(|rate| rate.per_second <= demand);
-    let share = |rate: &RateFigures| rate.missed as f64 / (rate.met + rate.missed) as f64;
-    let held = all(above.take_while(|rate| rate.missed == 0).collect(), "held");
-    let missed = || all(below().rev().take_while(|rate| rate.met == 0).collect(), "missed");
+    let held: Vec<&RateFigures> = above.take_while(|rate| rate.missed == 0).collect();
+    let mut missed: Vec<&RateFigures> = below().rev().take_while(|rate| rate.met == 0).collect();
+    missed.reverse();
+    let share = |rate: &RateFigures| rate.missed as f64 / probes(rate) as f64;
     let worst = || {
-        let worst = below()
-            .filter(|rate| rate.missed > 0)
-            .max_by(|one, other| share(one).total_cmp(&share(other)))?;
-        Some(format!(
-            "{}/s missed in {} of {} probes",
-            offered(worst.per_second),
-            worst.missed,
-            worst.met + worst.missed
-        ))
+        let some = below().filter(|rate| rate.missed > 0);
+        some.max_by(|one, other| share(one).total_cmp(&share(other)))
+            .map(|rate| at(rate, rate.missed, "missed"))
     };
-    held.or_else(missed).or_else(worst)
+    all(&held, "held").or_else(|| all(&missed, "missed")).or_else(worst)
 }
 
 /// What the fresh probes alone prove, however the rate was chosen.
@@ -299,4 +294,43 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use acidtest_workloads::Verdict;
+
+    use super::*;
+    use crate::capacity::Used;
+
+    #[test]
+    fn what_tells_most_of_a_demand_is_named() {
+        let rate = |(per_second, met, missed): (f64, usize, usize)| RateFigures {
+            per_second,
+            met,
+            missed,
+            other: 0,
+            verdict: Verdict::Holds,
+            errors: 0.0,
+            times: BTreeMap::new(),
+            used: Used::default(),
+        };
+        let seen = |rates: &[(f64, usize, usize)]| {
+            evidence(&rates.iter().copied().map(rate).collect::<Vec<_>>(), 1000.0)
+        };
+        for (rates, said) in [
+            (&[(700.0, 16, 1), (800.0, 0, 1), (900.0, 0, 3)][..], "all 4 probes from 800/s to 900/s missed"),
+            (&[(700.0, 16, 1), (900.0, 0, 2)], "2 of 2 probes at 900/s missed"),
+            (&[(700.0, 16, 1), (800.0, 1, 1), (900.0, 2, 0)], "1 of 2 probes at 800/s missed"),
+            (&[(700.0, 0, 1), (1000.0, 1, 0), (1200.0, 2, 0)], "all 3 probes from 1,000/s to 1,200/s held"),
+            (&[(1100.0, 1, 0), (1200.0, 1, 1)], "1 of 1 probes at 1,100/s held"),
+        ] {
+            assert_eq!(seen(rates).as_deref(), Some(said), "{rates:?}");
+        }
+        for nothing in [&[][..], &[(900.0, 2, 0)], &[(1100.0, 0, 1)], &[(900.0, 0, 0)]] {
+            assert_eq!(seen(nothing), None, "{nothing:?}");
+        }
+    }
 }
