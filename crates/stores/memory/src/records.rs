@@ -4,7 +4,10 @@ use std::{
     collections::{BTreeMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     mem, slice,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use acidtest_model::{Isolation, Lock, StoreError, Task};
@@ -38,7 +41,7 @@ pub(crate) struct Table {
     latches: Vec<tokio::sync::Mutex<()>>,
     witness: Mutex<Witness>,
     /// Violations that an audit must see in the last trial over these records, counted when its final state was read.
-    shown: Mutex<u64>,
+    shown: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -132,14 +135,14 @@ impl Table {
 
     /// The number of violations that an audit must see in the trial whose final state was read last.
     pub(crate) fn shown(&self) -> u64 {
-        *locked(&self.shown)
+        self.shown.load(Relaxed)
     }
 
     /// Counts the violations of the trial that is over, and starts a new witness from the records that it left, as
     /// another trial may reuse them.
     fn turn(&self, state: &State) {
         let mut witness = locked(&self.witness);
-        *locked(&self.shown) = witness.shown(state.told(&self.layout));
+        self.shown.store(witness.shown(state.told(&self.layout)), Relaxed);
         *witness = Witness::over(state.told(&self.layout), witness.is_exact());
     }
 }
@@ -359,7 +362,7 @@ impl RecordsStore for Memory {
         }
         let latches = (0..LATCHES).map(|_| tokio::sync::Mutex::default()).collect();
         let witness = Mutex::new(Witness::over(state.told(layout), self.world.exact));
-        let (state, shown) = (Mutex::new(state), Mutex::new(0));
+        let (state, shown) = (Mutex::new(state), AtomicU64::new(0));
         let table = Arc::new(Table { layout: *layout, state, latches, witness, shown });
         locked(&self.records).insert(place.object("records"), table);
         Box::pin(async { Ok(()) })
