@@ -320,7 +320,7 @@ impl Link {
     /// Carries an answer back, after its delay.
     ///
     /// # Errors
-    /// If the connection is lost, or that of a pooler to the store; the operation has been applied all the same.
+    /// If the connection is lost, the client's own or the pooler's to the store. The operation has been applied all the same.
     pub(crate) async fn answer<T>(&mut self, answer: T) -> Result<T, Fault> {
         self.slow().await;
         if self.is_lost() {
