@@ -571,6 +571,36 @@ fn what_a_killed_run_leaves_is_removed_by_lab_down() {
     bench.assert_clean();
 }
 
+/// Two runs in one namespace write over each other's data, and each would accuse the store of it.
+#[test]
+fn a_run_that_goes_on_keeps_its_namespace_and_one_that_lost_it_says_so() {
+    let bench = Bench::new();
+    let words = ["run", "inventory", "--store", "sqlite:mine.db", "--clients", "2", "--warmup", "0s"];
+    let first = bench.spawn(&[&words[..], &["--duration", "1s", "--trials", "30"]].concat());
+    let file = bench.path("mine.db");
+    let made = || {
+        let marker = "SELECT run FROM 'acidtest:marker'";
+        let file = rusqlite::Connection::open(&file).ok()?;
+        file.query_row(marker, [], |row| row.get::<_, String>(0)).ok()
+    };
+    until("the namespace is made", || made().is_some());
+    for more in [&[][..], &["--replace"]] {
+        let refused = bench.run(&[&words[..], &["--duration", "100ms"], more].concat()).expect(3);
+        let said = format!("is in use: run {} (process {}) goes on", made().unwrap(), first.id());
+        assert!(refused.stderr.contains(&said), "no \"{said}\" in:\n{}", refused.stderr);
+    }
+    // as a run on another machine does, of which nothing is known here
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    connection.busy_timeout(Duration::from_secs(30)).unwrap();
+    connection.execute("UPDATE 'acidtest:marker' SET run = 'another'", []).unwrap();
+    let ended = wait(first);
+    let said = "run another has replaced namespace \"acidtest\" at sqlite:mine.db by its own";
+    assert!(ended.stderr.contains(said) || ended.stdout.contains(said), "{}{}", ended.stdout, ended.stderr);
+    assert_ne!(ended.code, Some(0));
+    assert_eq!(made().as_deref(), Some("another"), "what is another run's stays");
+    bench.assert_clean();
+}
+
 #[test]
 fn a_user_s_file_is_not_touched_unless_asked() {
     let bench = Bench::new();

@@ -185,6 +185,14 @@ impl Lab {
         Note::write(&self.root, &Remark::new(address.to_string(), store, namespace, run))
     }
 
+    /// The process of the bench that has made a namespace for this run on a user's server, if it still goes on.
+    ///
+    /// # Errors
+    /// The lab's folder cannot be read.
+    pub fn bench_of(&self, run: &str) -> Result<Option<u32>, LabError> {
+        note::bench_of(&self.root, run)
+    }
+
     /// The namespaces that dead benches have left on users' servers.
     pub fn namespaces(&self) -> Result<Vec<NamespaceEntry>, LabError> {
         note::left_behind(&self.root)

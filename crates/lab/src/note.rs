@@ -80,10 +80,19 @@ impl NamespaceEntry {
 
 /// The notes whose benches are dead.
 pub(crate) fn left_behind(root: &Root) -> Result<Vec<NamespaceEntry>, LabError> {
-    let notes = root.finished()?.into_iter().filter(|path| is_note(path));
-    let remarks = notes.filter_map(|path| Some((read_json::<Remark>(&path)?, path)));
-    let orphans = remarks.filter(|(remark, _)| !remark.owner.alive());
+    let orphans = remarks(root)?.filter(|(remark, _)| !remark.owner.alive());
     Ok(orphans.map(|(remark, path)| entry(root, remark, path)).collect())
+}
+
+/// The process of the living bench that has left a note of this run.
+pub(crate) fn bench_of(root: &Root, run: &str) -> Result<Option<u32>, LabError> {
+    let mut of_run = remarks(root)?.filter(|(remark, _)| remark.run == run && remark.owner.alive());
+    Ok(of_run.next().map(|(remark, _)| remark.owner.pid))
+}
+
+fn remarks(root: &Root) -> Result<impl Iterator<Item = (Remark, PathBuf)>, LabError> {
+    let notes = root.finished()?.into_iter().filter(|path| is_note(path));
+    Ok(notes.filter_map(|path| Some((read_json::<Remark>(&path)?, path))))
 }
 
 fn entry(root: &Root, remark: Remark, path: PathBuf) -> NamespaceEntry {

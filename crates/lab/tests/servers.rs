@@ -636,10 +636,13 @@ fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
     assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (0, 2), "a living bench keeps its own");
     assert!(cleared.leftovers[0].why.contains(&bench.id().to_string()));
     assert!(lives(pid) && lab.namespaces().unwrap().is_empty());
+    assert_eq!(lab.bench_of("run-1").unwrap(), Some(bench.id()));
+    assert_eq!(lab.bench_of("run-2").unwrap(), None);
 
     bench.kill().unwrap();
     bench.wait().unwrap();
     until("the server follows its bench", || !lives(pid));
+    assert_eq!(lab.bench_of("run-1").unwrap(), None);
     let left = lab.namespaces().unwrap();
     assert_eq!(
         (left[0].address.as_str(), left[0].namespace.as_str()),

@@ -57,6 +57,21 @@ pub enum StoreError {
         /// The store's address, without a password.
         address: String,
     },
+    /// The namespace is that of another run that goes on.
+    #[error(
+        "{namespace} at {address} is in use: run {run} (process {bench}) goes on\n  \
+         remedy: wait until it ends, or choose another with --namespace"
+    )]
+    InUse {
+        /// The namespace in the store's own words (`schema "acidtest"`).
+        namespace: String,
+        /// The store's address, without a password.
+        address: String,
+        /// The other run's id.
+        run: String,
+        /// The id of its process.
+        bench: u32,
+    },
     /// The namespace bears no mark of a run: it is somebody else's, or a killed run has left it half made.
     #[error(
         "{namespace} is there at {address}, without the mark of a run of acidtest\n  \

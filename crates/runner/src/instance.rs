@@ -76,6 +76,8 @@ struct OpenMember {
     /// The address of the host that an embedded store was given to.
     hosted_at: Option<Address>,
     namespace: String,
+    /// The run that made the namespace.
+    run: String,
     /// The lab's note of the namespace, on a server of the user's own.
     note: Option<Note>,
     /// The root of the process tree of a server that `lab up` started and that is used by its address.
@@ -206,6 +208,25 @@ impl Instance {
     /// The same, beside the services in front of it.
     pub(crate) fn store_and_services(&mut self) -> (&dyn Store, &mut Services) {
         (&*self.server.store, &mut self.services)
+    }
+
+    /// Checks that the namespaces on users' servers are still this run's. Another run that was to replace them has other data in
+    /// them, and both write there: what is measured and audited then is neither's.
+    ///
+    /// # Errors
+    /// Another run has one of them now. A server that does not say is not asked again.
+    pub(crate) async fn is_still_ours(&self) -> Result<(), Failure> {
+        for member in self.members().filter(|member| member.note.is_some()) {
+            if let Ok(Some(run)) = member.successor().await {
+                return Err(Failure::Store(format!(
+                    "run {run} has replaced namespace \"{}\" at {} by its own: this trial counts for nothing\n  \
+                     remedy: run again, and give runs at the same time a --namespace each",
+                    member.namespace,
+                    member.target.shown()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The address of the service with this role in front of the store.
@@ -481,7 +502,7 @@ async fn open_member(
         open_private(lab, wanted, private, options, claim, interrupt).await?
     };
     let effective = within(PATIENCE, "reading the settings", store.effective()).await?;
-    free_namespace(&*store, target, namespace, claim).await?;
+    free_namespace(lab, &*store, target, namespace, claim).await?;
     let note = match &target.address {
         // written before the namespace is made, so that it is found even after a kill
         Some(address) => Some(lab.note_namespace(address, target.kind().name, namespace, claim.run)?),
@@ -497,7 +518,7 @@ async fn open_member(
         }
         return Err(error.into());
     }
-    let (target, namespace) = ((*target).clone(), namespace.clone());
+    let (target, namespace, run) = ((*target).clone(), namespace.clone(), claim.run.to_owned());
     let durability = Some(*durability).filter(|_| target.address.is_none());
     Ok((
         OpenMember {
@@ -508,6 +529,7 @@ async fn open_member(
             store,
             hosted_at: None,
             namespace,
+            run,
             note,
             kept_server,
         },
@@ -556,11 +578,21 @@ impl OpenMember {
     /// Removes the namespace on a user's server. A private server is removed with all its data.
     async fn release(&mut self, keep: bool) -> Result<(), Failure> {
         let Some(note) = self.note.take() else { return Ok(()) };
-        if !keep {
+        if !keep && self.successor().await?.is_none() {
             within(PATIENCE, "removing the namespace", self.store.remove(&self.namespace)).await?;
         }
         note.clear()?;
         Ok(())
+    }
+
+    /// The run that has put a namespace of its own in the place of this one's, if one has. A namespace whose mark is missing is
+    /// still this one's: a server that keeps nothing loses the mark, too.
+    async fn successor(&self) -> Result<Option<String>, Failure> {
+        let owner = within(PATIENCE, "looking for the namespace", self.store.owner(&self.namespace)).await?;
+        Ok(match owner {
+            Owner::Run(run) if run != self.run => Some(run),
+            _ => None,
+        })
     }
 }
 
@@ -575,12 +607,20 @@ pub fn address_of(member: &Member, target: &Target) -> Address {
 /// Checks that the namespace is free; one that a run has left is removed only if the user asked for that, and one that no run
 /// has made never is.
 async fn free_namespace(
+    lab: &Lab,
     store: &dyn Store,
     target: &Target,
     namespace: &str,
     claim: &Claim<'_>,
 ) -> Result<(), Failure> {
     let owner = within(PATIENCE, "looking for the namespace", store.owner(namespace)).await?;
+    if let Owner::Run(run) = &owner
+        && run != claim.run
+        && let Some(bench) = lab.bench_of(run)?
+    {
+        let (namespace, address) = (format!("namespace \"{namespace}\""), target.shown());
+        return Err(StoreError::InUse { namespace, address, run: run.clone(), bench }.into());
+    }
     if is_replaced(&owner, claim, namespace, &target.shown())? {
         within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
     }

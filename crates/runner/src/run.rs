@@ -435,7 +435,11 @@ impl Runner<'_, '_> {
             Some(instance) => instance,
             None => self.open(cell.setting()).await?,
         };
-        let trial = Box::pin(self.trial_on(&mut instance, index, round)).await;
+        let trial = match Box::pin(self.trial_on(&mut instance, index, round)).await {
+            // that the data was taken away explains whatever failed for want of it
+            Err(failure) => instance.is_still_ours().await.and(Err(failure)),
+            done => done,
+        };
         // one that failed, or lost a server, has left it
         let _ = instance.services.end();
         // a server that keeps nothing over a crash may have lost more than a trial's data, and one that did not come
@@ -501,6 +505,7 @@ impl Runner<'_, '_> {
         round: u32,
     ) -> Result<TrialResult, Failure> {
         let cell = self.cells[index];
+        instance.is_still_ours().await?;
         self.trials += 1;
         let workload = &self.workloads[cell.workload];
         let data = workload.data();
@@ -570,6 +575,7 @@ impl Runner<'_, '_> {
         let driven = trial.drive(instance, load, &timeline, watcher).await?;
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
+        instance.is_still_ours().await?;
         instance.has_restarted().await;
         let keeps = trial.kept_by(Role::Server, &settings);
         let has_lost_connections = driven.measurement.reconnects > 0 && driven.injected.is_empty();
