@@ -34,6 +34,15 @@ pub struct Machine {
     pub filesystem: String,
 }
 
+impl Machine {
+    /// Whether its filesystem is one whose writes go to disks of this machine, where the kernel counts them. Those of a network, or
+    /// of another program, are not counted there.
+    #[must_use]
+    pub fn writes_to_disks(&self) -> bool {
+        ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay"].contains(&self.filesystem.as_str())
+    }
+}
+
 /// Describes this machine, and the filesystem on which `data` is or would be created.
 #[must_use]
 pub fn machine(data: &Path) -> Machine {
@@ -106,13 +115,14 @@ pub(crate) struct MachineWatch {
     last: Option<CpuReading>,
     peak: Peak,
     pressure: [Option<u64>; 5],
+    disks: Option<DiskWrites>,
 }
 
 impl MachineWatch {
     pub(crate) fn start(every: Duration) -> Self {
         let pressure = pressure();
         let now = CpuReading::now();
-        Self { first: now, last: now, peak: Peak::new(every), pressure }
+        Self { first: now, last: now, peak: Peak::new(every), pressure, disks: DiskWrites::now() }
     }
 
     /// Reads the CPU counters.
@@ -154,7 +164,34 @@ impl MachineWatch {
             pressure_io_full: percent(2),
             pressure_memory_some: percent(3),
             pressure_memory_full: percent(4),
+            written_bytes: self.disks.zip(DiskWrites::now()).map(|(from, to)| to.since(&from)),
         }
+    }
+}
+
+/// What all processes have written to disks since boot, and what waits for that in the page cache, in bytes.
+#[derive(Clone, Copy)]
+struct DiskWrites {
+    sent: u64,
+    waiting: u64,
+}
+
+impl DiskWrites {
+    /// Reads them. None where the kernel does not report them.
+    fn now() -> Option<Self> {
+        let counters = procfs::vmstat().ok()?;
+        let counter = |name: &str| u64::try_from(*counters.get(name)?).ok();
+        let pages = counter("nr_dirty")? + counter("nr_writeback")?;
+        Some(Self {
+            // counted in sectors, and shown in KiB
+            sent: counter("pgpgout")?.saturating_mul(1024),
+            waiting: pages.saturating_mul(procfs::page_size()),
+        })
+    }
+
+    /// What was sent since the earlier reading, and what waits more than then.
+    fn since(&self, earlier: &Self) -> u64 {
+        self.sent.saturating_sub(earlier.sent).saturating_add(self.waiting.saturating_sub(earlier.waiting))
     }
 }
 

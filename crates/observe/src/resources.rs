@@ -24,6 +24,19 @@ pub struct Resources {
     pub machine: MachineUse,
 }
 
+impl Resources {
+    /// Lets no process have written more than the whole machine has sent to its disks, where data lies on disks. A kernel whose page
+    /// cache has large folios counts the whole folio for a small write into it, and that once for each sync: a log of small
+    /// records seemed to write some hundred times as much as any disk was given (Linux 6.18, ext4).
+    pub fn limit_written(&mut self) {
+        let Some(most) = self.machine.written_bytes else { return };
+        let processes = std::iter::once(&mut self.client).chain(&mut self.server).chain(self.others.values_mut());
+        for written in processes.filter_map(|process| process.written_bytes.as_mut()) {
+            *written = (*written).min(most);
+        }
+    }
+}
+
 /// Resources that were used in a short while, told while it goes on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatelyUsed {
@@ -57,7 +70,8 @@ pub struct ProcessUse {
     /// process.
     pub read_bytes: Option<u64>,
     /// Bytes sent towards storage. They are counted when a page is first dirtied, so those still in the page cache
-    /// are included; `None` where the kernel does not let us look at every process.
+    /// are included; `None` where the kernel does not let us look at every process. On the file systems of disks never more
+    /// than the whole machine's.
     pub written_bytes: Option<u64>,
 }
 
@@ -110,4 +124,8 @@ pub struct MachineUse {
     pub pressure_memory_some: Option<f64>,
     /// Percentage of the span in which every task that had something to do waited for memory.
     pub pressure_memory_full: Option<f64>,
+    /// Bytes that all processes sent to disks, with what more of them waited in the page cache at the end than at the start; `None`
+    /// where the kernel does not report them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
 }

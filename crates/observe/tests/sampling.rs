@@ -8,6 +8,7 @@ use std::{
     env,
     fmt::Debug,
     fs,
+    io::{Seek, Write},
     path::Path,
     process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -323,6 +324,7 @@ fn resources_survive_json() {
         pressure_io_full: None,
         pressure_memory_some: None,
         pressure_memory_full: None,
+        written_bytes: Some(7),
     };
     for server in [None, Some(used.clone())] {
         let resources = Resources {
@@ -333,10 +335,38 @@ fn resources_survive_json() {
             others: [].into(),
             machine: machine.clone(),
         };
+        let mut limited = resources.clone();
+        limited.limit_written();
+        assert_eq!(limited, resources, "what is not known stays so");
         let text = serde_json::to_string(&resources).unwrap();
         assert!(text.contains(r#""memory_kind":"proportional""#), "{text}");
         assert_eq!(serde_json::from_str::<Resources>(&text).unwrap(), resources);
     }
+}
+
+/// Small writes into a large file, each of them synced: kernels with large folios count a whole one each time.
+#[test]
+fn no_process_has_written_more_than_the_machine() {
+    let _turn = alone();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    if !machine(folder).writes_to_disks() {
+        return;
+    }
+    let mut file = tempfile::tempfile_in(folder).unwrap();
+    file.write_all(&vec![1; 8 << 20]).unwrap();
+    file.sync_data().unwrap();
+    file.rewind().unwrap();
+    let sampler = Sampler::start(None, &[], EVERY);
+    for _ in 0..50 {
+        file.write_all(&[2; 100]).unwrap();
+        file.sync_data().unwrap();
+    }
+    let mut resources = sampler.stop();
+    let counted = resources.client.written_bytes.unwrap();
+    let most = resources.machine.written_bytes.unwrap();
+    assert!(most >= 50 * 512, "a disk takes a sector at least: {most}");
+    resources.limit_written();
+    assert_eq!(resources.client.written_bytes, Some(counted.min(most)));
 }
 
 /// The client waits for its server, so the kernel adds the bytes that the server wrote to the client's counters.

@@ -272,6 +272,7 @@ impl Grid<'_> {
                     pressure_io_full: None,
                     pressure_memory_some: Some(0.0),
                     pressure_memory_full: None,
+                    written_bytes: None,
                 },
             },
             stopped: None,

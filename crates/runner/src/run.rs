@@ -572,7 +572,10 @@ impl Runner<'_, '_> {
         let timeline = faults.timeline(Cell::length(self.plan, workload), || draws.random());
         let without = self.result.cells[index].without.clone();
         let watcher = &mut self.environment.watcher;
-        let driven = trial.drive(instance, load, &timeline, watcher).await?;
+        let mut driven = trial.drive(instance, load, &timeline, watcher).await?;
+        if self.result.machine.writes_to_disks() {
+            driven.resources.limit_written();
+        }
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
         instance.is_still_ours().await?;
