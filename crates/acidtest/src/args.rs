@@ -26,9 +26,10 @@ Exit status:
   4    a promised guarantee was broken
   5    whether a promised guarantee held could not be told
   6    a comparison failed: what was compared did not hold, or is shown to be
-       worse than asked for; a search found no capacity, or one below the
-       demand
-  7    a comparison is inconclusive: it told neither that nor the contrary
+       worse than asked for; a search found that no rate meets the objectives,
+       or a capacity below the demand
+  7    a comparison is inconclusive: it told neither that nor the contrary; a
+       search could not tell the capacity
   8    nothing was run: other programs used the machine (--quiet-machine)
   130  interrupted";
 

@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use acidtest_report::{Capacity, CellResult, Limit, RunResult};
+use acidtest_report::{CellResult, Limit, RunResult};
 use acidtest_runner::Failure;
 use acidtest_workloads::{Verdict, WORKLOADS};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -14,9 +14,9 @@ use crate::output;
 pub(crate) enum Status {
     /// 0: every promised guarantee held.
     Held,
-    /// 7: a comparison told neither that something is worse nor that it is not.
+    /// 7: a comparison told neither that something is worse nor that it is not; a search could not tell the capacity.
     Inconclusive,
-    /// 6: a comparison failed; a search found no capacity, or one below the demand.
+    /// 6: a comparison failed; a search found no rate that meets the objectives, or a capacity below the demand.
     Worse,
     /// 5: a promised guarantee could be neither confirmed nor refuted.
     Unknown,
@@ -55,7 +55,7 @@ pub(crate) fn status(result: &RunResult) -> Status {
         Verdict::Broken if cell.breaks_promise() => Status::Broken,
         _ if cell.error.is_some() => Status::Unreached,
         // what could not be told of a rate that is not given is no doubt of the capacity
-        _ if result.plan.capacity.is_some() => of_search(cell),
+        _ if result.plan.capacity.is_some() => of_search(cell, result.plan.demand.map(|demand| demand.0)),
         Verdict::Unknown if cell.is_promised() => Status::Unknown,
         _ => Status::Held,
     };
@@ -63,16 +63,19 @@ pub(crate) fn status(result: &RunResult) -> Status {
     if result.interrupted { worst.max(Status::Interrupted) } else { worst }
 }
 
-/// The status of a search: whether it found a capacity, and one that carries the demand.
-fn of_search(cell: &CellResult) -> Status {
-    let found = cell.capacity.as_ref().filter(|found| found.carried.is_some());
-    let carries = |found: &Capacity| found.headroom.as_ref().is_none_or(|headroom| headroom.times >= 1.0);
-    match found {
-        _ if cell.capacity.as_ref().is_some_and(|found| matches!(found.limit, Limit::Gone { .. })) => {
-            Status::Unreached
-        }
-        Some(found) if carries(found) => Status::Held,
-        _ => Status::Worse,
+/// The status of a search: whether it found a capacity, and one that carries the demand. Where it found none, the store is worse than
+/// asked for only if no rate meets the objectives, or the demand is above all that 95 % of probes may hold.
+fn of_search(cell: &CellResult, demand: Option<f64>) -> Status {
+    let Some(found) = &cell.capacity else { return Status::Inconclusive };
+    let is_too_much = |demand: f64| found.expected.is_some_and(|expected| demand > expected.high);
+    match (&found.limit, found.carried) {
+        (Limit::Gone { .. }, _) => Status::Unreached,
+        (_, Some(_)) if found.headroom().is_none_or(|headroom| headroom.times >= 1.0) => Status::Held,
+        (Limit::NoRate { .. } | Limit::Broke { .. }, None) | (_, Some(_)) => Status::Worse,
+        // a fit of what was seen below a wall says nothing of the store above it
+        (Limit::Bench { .. } | Limit::Unknown { .. }, None) => Status::Inconclusive,
+        (_, None) if demand.is_some_and(is_too_much) => Status::Worse,
+        (_, None) => Status::Inconclusive,
     }
 }
 

@@ -48,7 +48,7 @@ fn a_search_says_what_it_found_in_every_format() {
     );
     let found = result(&bench)["cells"][0]["capacity"].clone();
     let has_one = found["carried"].is_f64();
-    assert_eq!(ended.code, Some(if has_one { 0 } else { 6 }), "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(ended.code, Some(if has_one { 0 } else { 7 }), "{}{}", ended.stdout, ended.stderr);
     let said = if has_one { "sqlite native carries" } else { "has no capacity to tell" };
     for word in
         [said, "stopped by", "capture p99", "errors", "client CPU", "capacity: the open-loop rate at which"]
@@ -112,7 +112,7 @@ fn a_search_that_was_interrupted_goes_on() {
     // a quick machine may have ended it before
     if cut["interrupted"] == true {
         let gone_on = bench.run(&["capacity", "--resume", "r.json"]);
-        assert!([Some(0), Some(6)].contains(&gone_on.code), "{}{}", gone_on.stdout, gone_on.stderr);
+        assert!([Some(0), Some(7)].contains(&gone_on.code), "{}{}", gone_on.stdout, gone_on.stderr);
     }
     let done = result(&bench);
     let whole: Vec<Value> = trials(&cut).into_iter().filter(|trial| trial["stopped"].is_null()).collect();
