@@ -366,14 +366,12 @@ pub(crate) struct Driving {
     pub(crate) seed: Option<u64>,
 }
 
-/// A rate as operations a second, or as demands are written (`350M/day`).
+/// A rate as demands are written (`8000`, `350M/day`), in operations a second.
 fn positive(text: &str) -> Result<f64, String> {
-    if let Ok(PerSecond(rate)) = text.parse() {
-        return Ok(rate);
-    }
     no_group(text)?;
-    match text.parse::<f64>() {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+    let rate = text.parse::<f64>().ok().or_else(|| text.parse().ok().map(|PerSecond(rate)| rate));
+    match rate {
+        Some(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
         _ => Err("must be a number above 0, such as 8000 or 8000/s; a comma separates several".to_owned()),
     }
 }

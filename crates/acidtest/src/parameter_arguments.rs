@@ -98,14 +98,15 @@ impl ReadAsLists {
     }
 }
 
-/// Whether the values that were typed together look like one number, of thousands: 8,500 or 16,128. Most lists do not: they have
-/// more values, or both have as many digits.
+/// Whether the values that were typed together look like one number, of thousands: 8,500 or 16,128, or a rate such as 8,500/s. Most
+/// lists do not: they have more values, or both have as many digits, or both have a unit.
 fn as_one_number(typed: &[&str]) -> Option<[String; 2]> {
-    let [one, other] = typed else { return None };
+    let [one, rest] = typed else { return None };
+    let other = rest.split_once('/').map_or(*rest, |(number, _)| number);
     let has_digits = |text: &str, fewest, most| {
         (fewest..=most).contains(&text.len()) && text.bytes().all(|letter| letter.is_ascii_digit())
     };
-    (has_digits(one, 1, 2) && has_digits(other, 3, 3)).then(|| [*one, *other].map(str::to_owned))
+    (has_digits(one, 1, 2) && has_digits(other, 3, 3)).then(|| [*one, *rest].map(str::to_owned))
 }
 
 impl Args for ReadAsLists {
@@ -353,6 +354,7 @@ mod tests {
             told("--rate 8,500"),
             ["note: --rate 8,500 is a list, of 8 and 500; one number has no comma: --rate 8500"]
         );
+        assert!(told("--rate 8,500/s")[0].contains("--rate 8500/s"));
         assert!(told("--clients 1,100")[0].contains("--clients 1100"));
         assert!(told("--initial-max=10,250")[0].contains("--initial-max 10250"));
         for list in [

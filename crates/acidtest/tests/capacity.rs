@@ -168,7 +168,7 @@ fn bad_objectives_and_options_without_effect_are_refused() {
         (&["--slo", "captur:p99<1s"], &["did you mean \"capture\"?", "capture, release"]),
         (&["--slo", "p99<1s,p99<1s"], &["p99<1s is given twice"]),
         (&["--growth", "3%/month"], &["--growth has no effect here", "--demand"]),
-        (&["--demand", "4051"], &["is no rate"]),
+        (&["--demand", "350M"], &["is no rate"]),
         (&["--demand", "900G/s"], &["more than this bench can offer", "remedy"]),
         (&["--rate", "100"], &["--rate has no effect here", "chooses its rates"]),
         (&["--trials", "3"], &["--trials has no effect here"]),

@@ -64,7 +64,7 @@ impl fmt::Display for Bytes {
 
 written!(Bytes);
 
-/// A rate, written as `4051/s`, `250k/min` or `350M/day`.
+/// A rate, written as `4051/s`, `250k/min` or `350M/day`; a number alone is of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -75,7 +75,12 @@ impl FromStr for PerSecond {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("\"{text}\" is no rate: write 4051/s, 250k/min or 350M/day");
-        let (count, per) = text.trim().split_once('/').ok_or_else(wrong)?;
+        let (count, per) = match text.trim().split_once('/') {
+            Some((count, per)) => (count, per.trim()),
+            // of 350M nobody knows in what time
+            None if text.contains(char::is_alphabetic) => return Err(wrong()),
+            None => (text.trim(), "s"),
+        };
         let (number, times) = split(count);
         let times = match times {
             "" => 1.0,
@@ -84,7 +89,7 @@ impl FromStr for PerSecond {
             "G" => 1e9,
             _ => return Err(wrong()),
         };
-        let seconds = match per.trim() {
+        let seconds = match per {
             "s" | "sec" | "second" => 1.0,
             "min" | "minute" => 60.0,
             "h" | "hour" => 3_600.0,
@@ -132,12 +137,12 @@ mod tests {
     #[test]
     fn rates_are_of_a_second() {
         for (text, rate) in
-            [("4051/s", 4051.0), ("4051/sec", 4051.0), ("350M/day", 350e6 / 86_400.0), ("6k/min", 100.0)]
+            [("4051/s", 4051.0), ("4051", 4051.0), ("350M/day", 350e6 / 86_400.0), ("6k/min", 100.0)]
         {
             assert_eq!(text.parse(), Ok(PerSecond(rate)));
             assert_eq!(PerSecond(rate).to_string().parse(), Ok(PerSecond(rate)));
         }
-        for text in ["", "/s", "4051", "4051/x", "-3/s", "0/s", "many"] {
+        for text in ["", "/s", "4051/", "4051/x", "-3/s", "0/s", "0", "8k", "350M", "1e3", "inf", "many"] {
             assert!(text.parse::<PerSecond>().unwrap_err().contains("write 4051/s"), "{text}");
         }
     }
