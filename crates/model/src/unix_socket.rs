@@ -9,6 +9,8 @@ const REDIS: [&str; 2] = ["redis+unix", "unix"];
 /// As others do, with options of their own.
 const OTHERS_OF_REDIS: [&str; 2] = ["redis+socket", "redis-socket"];
 
+const REDIS_EXAMPLE: &str = "redis+unix://:password@/run/redis.sock?db=0";
+
 /// Whether addresses of this scheme name a Unix socket by it, as `redis+unix` does.
 pub(crate) fn is_named_by(scheme: &str) -> bool {
     REDIS.contains(&scheme) || OTHERS_OF_REDIS.contains(&scheme)
@@ -62,7 +64,14 @@ impl Named {
     /// # Errors
     /// It names a socket, and something that has no meaning beside it.
     pub(crate) fn by(text: &str) -> Result<Option<Self>, Refused> {
-        let Some((scheme, rest)) = text.split_once("://") else { return Ok(None) };
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return match text.split_once(':') {
+                Some((scheme, _)) if is_named_by(scheme) => {
+                    Err(("two slashes follow its colon, and then the path".to_owned(), REDIS_EXAMPLE))
+                }
+                _ => Ok(None),
+            };
+        };
         // an engine of MySQL or MariaDB follows the name
         let product = scheme.split_once('+').map_or(scheme, |(product, _)| product);
         let parts = Parts::of(rest);
@@ -153,7 +162,7 @@ impl<'a> Parts<'a> {
 
     /// As redis-py and redis-rs have it: the path is that of the socket, and the option `db` a database's number.
     fn of_redis(mut self, scheme: &str) -> Result<Named, Refused> {
-        const EXAMPLE: &str = "redis+unix://:password@/run/redis.sock?db=0";
+        const EXAMPLE: &str = REDIS_EXAMPLE;
         if OTHERS_OF_REDIS.contains(&scheme) {
             return Err((format!("{scheme}:// is not known here"), EXAMPLE));
         }
@@ -297,6 +306,8 @@ mod tests {
             ("mysql://:secret/db?socket=/run/mysqld.sock", "and a port"),
             ("mysql://localhost:secret/db?socket=/run/mysqld.sock", "and a port"),
             ("redis+unix://", "begins with a slash"),
+            ("unix:/run/redis.sock", "two slashes follow"),
+            ("redis+unix::secret@/run/redis.sock", "two slashes follow"),
             ("redis-socket:///run/redis.sock", "write it as redis+unix://"),
         ] {
             let error = Address::parse(text).unwrap_err().to_string();

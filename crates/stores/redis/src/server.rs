@@ -106,7 +106,13 @@ fn remedy(error: &ConnectError, address: &Address) -> String {
         ConnectError::Refused(error) => match error.code() {
             // ACIDTEST_PASSWORD is only for an address with an @
             "NOAUTH" if address.user.is_none() && address.password.is_none() => {
-                "give the password, as redis://:PASSWORD@HOST, or as redis://@HOST with ACIDTEST_PASSWORD"
+                let (scheme, place) = match &address.socket {
+                    Some(socket) => ("redis+unix", &**socket),
+                    None => ("redis", "HOST"),
+                };
+                return format!(
+                    "give the password, as {scheme}://:PASSWORD@{place}, or as {scheme}://@{place} with ACIDTEST_PASSWORD"
+                );
             }
             "NOAUTH" | "WRONGPASS" => PASSWORD,
             "NOPERM" => {
@@ -180,6 +186,18 @@ mod tests {
         assert!(
             matches!(attempt(&refused, Request::Change), Attempt::Failed(fault) if !fault.connection_lost)
         );
+    }
+
+    #[test]
+    fn how_a_password_is_given_is_told_of_an_address_as_it_was_written() {
+        for (address, remedy) in [
+            ("redis://h", "as redis://:PASSWORD@HOST, or as redis://@HOST with"),
+            ("unix:///a.sock", "as redis+unix://:PASSWORD@/a.sock, or as redis+unix://@/a.sock with"),
+        ] {
+            let error = ConnectError::Refused(ServerError::new(b"NOAUTH Authentication required."));
+            let said = super::remedy(&error, &Address::parse(address).unwrap());
+            assert!(said.contains(remedy), "{address}: {said}");
+        }
     }
 
     #[test]
