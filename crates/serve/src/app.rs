@@ -122,17 +122,34 @@ impl App {
     /// Has a run stopped.
     pub(crate) async fn stop(&self, id: &str) -> Result<Record, Problem> {
         let (runs, named) = (Arc::clone(&self.runs), id.to_owned());
-        to_its_end(async move { runs.stop(&named).await }).await?.ok_or_else(|| Problem::no_run(id))
+        match to_its_end(async move { runs.stop(&named).await }).await? {
+            Some(record) => Ok(record),
+            None => Err(self.not_made_here(id).await),
+        }
+    }
+
+    /// Why a run that the server has not made is neither stopped nor gone on with.
+    async fn not_made_here(&self, id: &str) -> Problem {
+        match self.find(id).await {
+            Ok(_) => Problem::new(
+                StatusCode::CONFLICT,
+                "state",
+                "The run is not this server's",
+                "the command line has made it: stop it there, or go on with it there by acidtest run --resume",
+            ),
+            Err(problem) => problem,
+        }
     }
 
     /// Has a run go on that ended before its last trial.
     pub(crate) async fn resume(&self, id: &str) -> Result<Record, Problem> {
         let (runs, named) = (Arc::clone(&self.runs), id.to_owned());
         let resumed = to_its_end(async move { runs.resume(&named).await }).await?;
-        match resumed.ok_or_else(|| Problem::no_run(id))? {
-            Ok(record) => Ok(record),
-            Err(NotResumed::NotTaken(not)) => Err(not.into()),
-            Err(NotResumed::Is(state)) => Err(Problem::new(
+        match resumed {
+            None => Err(self.not_made_here(id).await),
+            Some(Ok(record)) => Ok(record),
+            Some(Err(NotResumed::NotTaken(not))) => Err(not.into()),
+            Some(Err(NotResumed::Is(state))) => Err(Problem::new(
                 StatusCode::CONFLICT,
                 "state",
                 "The run does not go on",

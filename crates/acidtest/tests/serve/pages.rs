@@ -320,6 +320,11 @@ fn a_run_of_the_command_line_is_seen_while_it_is_made() {
     let shown = server.get(&format!("/runs/{id}")).expect(200).body;
     assert!(shown.contains("the command line is making it, or it was interrupted"), "{shown}");
     assert!(!shown.contains("Not run") && !shown.contains("nterrupted: cells"), "{shown}");
+    let run = format!("/api/runs/{id}");
+    for answer in [server.delete(&run), server.post(&format!("{run}/resume"), &json!({}))] {
+        let refused = answer.expect(409).json();
+        assert!(refused["detail"].as_str().unwrap().contains("the command line has made it"), "{refused}");
+    }
     made.kill().unwrap();
     made.wait().unwrap();
     bench.run(&["lab", "down"]).expect(0);
