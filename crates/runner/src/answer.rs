@@ -103,11 +103,9 @@ pub async fn first_answer(
     let begun = Instant::now();
     loop {
         deployment.check()?;
-        match open(target, address, options).await {
+        match Box::pin(unless_interrupted(interrupt, open(target, address, options))).await {
             Ok(store) => return Ok(store),
-            Err(_) if interrupt.is_set() => {
-                return Err(Failure::Store("interrupted while its server started".to_owned()));
-            }
+            Err(interrupted) if interrupt.is_set() => return Err(interrupted),
             Err(error) if begun.elapsed() > READY => {
                 let log =
                     deployment.member(role).map_or_else(Vec::new, |member| member.log_tail(10)).join("\n  ");
