@@ -104,7 +104,9 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
         error.remove(ContextKind::SuggestedArg);
     }
     let style = output::style_of(&io::stderr());
-    if error.use_stderr() && style.width.is_some() {
+    // help has columns of its own
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if error.use_stderr() && !is_help && style.width.is_some() {
         let said = error.render();
         let said = if style.color { said.ansi().to_string() } else { said.to_string() };
         output::say(&said);

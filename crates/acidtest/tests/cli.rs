@@ -1207,6 +1207,12 @@ fn a_long_message_fits_the_terminal() {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&shown), words(&piped));
     }
+    // help has columns of its own
+    let output = on_terminal(&bench, 100, &format!("TERM=xterm NO_COLOR= {}", env!("CARGO_BIN_EXE_acidtest")));
+    let coloured = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    assert!(coloured.contains('\u{1b}'), "{coloured}");
+    let help = without_colours(coloured);
+    assert!(help.contains("\n  stores       List the stores"), "{help}");
 }
 
 /// On a terminal that is wide enough a run is seen live; on another one there are plain lines.
