@@ -12,6 +12,12 @@ def cpu_seconds():
     return used.ru_utime + used.ru_stime
 
 
+def build():
+    """Builds the program that others are compared with."""
+    print("building…", file=sys.stderr)
+    subprocess.run(["cargo", "build", "--quiet", "--profile", "dist", "-p", "acidtest"], cwd=ROOT, check=True)
+
+
 def run(*words, **more):
     """Runs a program to its end and gives its output and the CPU seconds that it used."""
     before = cpu_seconds()
@@ -69,8 +75,7 @@ def figures_of(trial):
 @contextlib.contextmanager
 def started(name, durability, make=Bench):
     """Builds acidtest; its lab and everything in the temporary folder are gone at the end."""
-    print("building…", file=sys.stderr)
-    subprocess.run(["cargo", "build", "--quiet", "--profile", "dist", "-p", "acidtest"], cwd=ROOT, check=True)
+    build()
     folder = tempfile.mkdtemp(prefix=f"acidtest-{name}-")
     # servers that refuse to run as root run as another user, who must get through
     os.chmod(folder, 0o711)
