@@ -17,7 +17,7 @@ use crate::{
     notes::disturbing,
     price::{Priceable, guarantees},
     result::SEEN,
-    tables::percent,
+    tables::{is_too_wide, percent},
 };
 
 /// Cells that a sentence names before it counts the rest.
@@ -321,11 +321,19 @@ fn leader(
     };
     let (faster, alike): (Vec<&CellResult>, Vec<&CellResult>) =
         others.iter().map(|(cell, _)| *cell).partition(|other| is_faster(other, of));
-    let noise = match alike.len() {
+    // an interval that is so wide does not say that they are alike
+    let is_unclear = |other: &&CellResult| {
+        ratio(best, other, of).and_then(|ratio| ratio.interval).is_some_and(is_too_wide)
+    };
+    let (unclear, alike): (Vec<&CellResult>, Vec<&CellResult>) = alike.into_iter().partition(is_unclear);
+    let mut noise = match alike.len() {
         0 => String::new(),
         _ if best.whole_trials().count() < 2 => "; one trial cannot tell it from others".to_owned(),
         _ => format!("; within the noise of it: {}", listed(&alike, names)),
     };
+    if !unclear.is_empty() {
+        let _ = write!(noise, "; too few trials to tell it from {}", listed(&unclear, names));
+    }
     // whoever refuses more acknowledges fewer, and need not be slower
     let refused_more: Vec<&CellResult> = faster
         .into_iter()
@@ -486,6 +494,13 @@ mod tests {
             Grid { stores: &["redis", "sqlite"], locks: &[Lock::Native], trials: 1, ..Grid::default() };
         let text = said(&once.result());
         assert!(text.contains("one trial cannot tell it from others"), "{text}");
+        // twice as fast, and a half more: what two pairs say of that is nothing
+        let mut twice = Grid { trials: 2, ..once }.result();
+        for (cell, throughputs) in twice.cells.iter_mut().zip([[10_000.0, 9_000.0], [5_000.0, 8_000.0]]) {
+            cell.trials.iter_mut().zip(throughputs).for_each(|(trial, each)| trial.throughput = each);
+        }
+        let text = said(&twice);
+        assert!(text.contains("; too few trials to tell it from sqlite") && !text.contains("noise"), "{text}");
     }
 
     /// A cell of a weaker durability level is faster because it does less.
