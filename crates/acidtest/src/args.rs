@@ -160,8 +160,8 @@ Examples:
       two stores side by side, and for how long each carries a demand that grows
   acidtest capacity inventory --store postgres --durability none,process,disk --budget 5m
       what durability costs in capacity, in half of the time
-  acidtest capacity --resume results/20261122T101500Z-4711-inventory.json
-      go on where a search was interrupted";
+  acidtest capacity --resume results/20261122T101500Z-4711-inventory.json --budget 20m
+      go on where a search was interrupted, or where its budget was spent";
 
 #[derive(Debug, Args)]
 #[command(mut_arg("duration", |arg| arg.long("hold").help("For how long every objective must hold at a rate [default: 5s to 30s, as they need]")),

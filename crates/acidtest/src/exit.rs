@@ -128,6 +128,8 @@ fn tip(error: &clap::Error) -> Option<String> {
         Some(ContextValue::Strings(said)) => said.first().cloned(),
         _ => None,
     };
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let of = |command: &str| usage.contains(&format!("acidtest {command}"));
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = said(ContextKind::InvalidSubcommand)?;
@@ -135,9 +137,7 @@ fn tip(error: &clap::Error) -> Option<String> {
             Some(format!("{workload} is a workload; it is run by: acidtest run {workload}"))
         }
         ErrorKind::UnknownArgument => {
-            let usage = error.get(ContextKind::Usage)?.to_string();
             let word = said(ContextKind::InvalidArg)?;
-            let of = |command: &str| usage.contains(&format!("acidtest {command}"));
             match word.as_str() {
                 "--duration" if of("capacity") => Some(
                     "--hold is for how long every objective must hold at a rate, --budget the most time of a search, as in: \
@@ -147,6 +147,7 @@ fn tip(error: &clap::Error) -> Option<String> {
                 "--port" | "--host" if of("serve") => Some(
                     "address and port are given together, as in: acidtest serve --listen 127.0.0.1:1730".to_owned(),
                 ),
+                "--products" => Some("the products of the inventory are its items, as in: --items 500".to_owned()),
                 word if of("workloads") => {
                     let workload = names().find(|name| *name == word)?;
                     Some(format!(
@@ -159,8 +160,9 @@ fn tip(error: &clap::Error) -> Option<String> {
         ErrorKind::MissingRequiredArgument => {
             said(ContextKind::InvalidArg).filter(|argument| argument.contains("WHAT"))?;
             let known: Vec<&str> = names().collect();
+            let command = if of("capacity") { "capacity" } else { "run" };
             Some(format!(
-                "name a workload ({}) or a plan file (*.toml), as in: acidtest run inventory",
+                "name a workload ({}) or a plan file (*.toml), as in: acidtest {command} inventory",
                 known.join(", ")
             ))
         }

@@ -17,6 +17,8 @@ const MUCH: f64 = 0.75;
 pub(crate) struct Needs {
     /// For how many seconds its trials are driven, at least and at most, where the plan says it.
     pub(crate) seconds: Option<(f64, f64)>,
+    /// Whether they are trials of searches, whose budget has loading and audits in it.
+    searches: bool,
     /// The memory and the disk, by an estimate.
     pub(crate) footprint: Footprint,
     memory_free: Option<u64>,
@@ -28,6 +30,7 @@ impl Needs {
     pub(crate) fn of(order: &Order) -> Self {
         Self {
             seconds: driven_seconds(&order.plan, &order.grid),
+            searches: order.plan.capacity.is_some(),
             footprint: Footprint::of(&order.plan, &order.grid, &order.targets),
             memory_free: free_memory(),
             disk_free: free_disk(&Lab::usual_place()),
@@ -74,7 +77,14 @@ impl Needs {
         let free = |free: Option<u64>| free.map_or_else(|| "unknown".to_owned(), shown);
         let time = self.seconds.map_or_else(
             || "as long as its operations take".to_owned(),
-            |seconds| format!("driven for {}; starting, loading and auditing come on top", lasting(seconds)),
+            |seconds| {
+                let time = lasting(seconds);
+                if self.searches {
+                    format!("{time}, with loading and auditing; starting stores comes on top")
+                } else {
+                    format!("driven for {time}; starting, loading and auditing come on top")
+                }
+            },
         );
         let Footprint { memory_bytes, disk_bytes } = self.footprint;
         format!(
@@ -147,7 +157,7 @@ mod tests {
     fn memory_that_is_nearly_all_needed_is_little() {
         let of = |memory_bytes: u64, memory_free: Option<u64>| {
             let footprint = Footprint { memory_bytes, disk_bytes: 0 };
-            Needs { seconds: None, footprint, memory_free, disk_free: None }.little_memory()
+            Needs { seconds: None, searches: false, footprint, memory_free, disk_free: None }.little_memory()
         };
         let said = of(800 << 20, Some(1 << 30)).unwrap();
         assert!(

@@ -214,7 +214,7 @@ fn lock_service(
 
 /// The rest of an interrupted run: its plan, checked again, and the result so far.
 pub(crate) fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
-    let begun = output::load_begun(file)?;
+    let mut begun = output::load_begun(file)?;
     if run.grid.commands.given() != begun.plan.commands {
         // a result file may come from anywhere: what it says is not run
         return Err(no_going_on(
@@ -224,10 +224,19 @@ pub(crate) fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     }
     let mut asked = begun.plan.clone();
     run.apply_to(&mut asked);
+    // more of the same search: what was probed stays what it was, and what follows from it is found anew
+    if let (Some(search), Some(more)) = (&mut begun.plan.capacity, &asked.capacity)
+        && more.budget.0 >= search.budget.0
+        && more.probes >= search.probes
+    {
+        (search.budget, search.probes) = (more.budget, more.probes);
+        begun.find_capacities().map_err(|error| no_going_on(file, &error.to_string()))?;
+    }
     if asked != begun.plan {
         return Err(no_going_on(
             file,
-            "a run goes on with the plan that it began with; leave other options out",
+            "a run goes on with the plan that it began with; leave other options out (of a search, a larger --budget or more --probes \
+             can be given)",
         ));
     }
     let targets = parsed(&begun.plan.stores).map_err(|failure| of_begun(failure, file))?;

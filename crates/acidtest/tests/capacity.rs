@@ -126,6 +126,26 @@ fn a_search_that_was_interrupted_goes_on() {
     bench.assert_clean();
 }
 
+/// A budget that was too small is raised, and what was probed counts.
+#[test]
+fn a_search_goes_on_with_more_probes() {
+    let bench = Bench::new();
+    let few = bench.run(&short(&[&["capacity", "inventory"], &EASY[..]].concat())).expect(7);
+    assert!(few.stderr.contains("the budget has room for 10 probes"), "{}", few.stderr);
+    assert!(few.stdout.contains("--resume with a larger --budget goes on with it"), "{}", few.stdout);
+    let before = result(&bench);
+    let less = bench.run(&["capacity", "--resume", "r.json", "--budget", "9m"]).expect(2).stderr;
+    assert!(less.contains("a larger --budget or more --probes can be given"), "{less}");
+    bench.run(&["capacity", "--resume", "r.json", "--probes", "13"]).expect(7);
+    let after = result(&bench);
+    let trials = |result: &Value| result["cells"][0]["trials"].as_array().unwrap().clone();
+    // the first one has no rate, and is no probe
+    assert_eq!((trials(&before).len(), trials(&after).len()), (11, 14));
+    assert_eq!(trials(&after)[..11], trials(&before)[..]);
+    assert_eq!(after["plan"]["capacity"]["probes"], 13);
+    bench.assert_clean();
+}
+
 /// A store that dies half way through: the probes before that are kept and shown.
 #[test]
 fn of_a_store_that_dies_half_way_what_is_known_is_kept() {

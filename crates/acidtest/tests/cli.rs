@@ -1044,7 +1044,8 @@ fn a_word_that_is_missing_is_told() {
     let bench = Bench::new();
     for (words, tip) in [
         (&["run"][..], "tip: name a workload (inventory, records, "),
-        (&["capacity"], "tip: name a workload (inventory, records, "),
+        (&["capacity"], "as in: acidtest capacity inventory"),
+        (&["run", "inventory", "--products", "500"], "as in: --items 500"),
         (
             &["inventory", "--store", "redis"],
             "tip: inventory is a workload; it is run by: acidtest run inventory",

@@ -30,7 +30,8 @@ impl Resources {
     /// records seemed to write some hundred times as much as any disk was given (Linux 6.18, ext4).
     pub fn limit_written(&mut self) {
         let Some(most) = self.machine.written_bytes else { return };
-        let processes = std::iter::once(&mut self.client).chain(&mut self.server).chain(self.others.values_mut());
+        let processes =
+            std::iter::once(&mut self.client).chain(&mut self.server).chain(self.others.values_mut());
         for written in processes.filter_map(|process| process.written_bytes.as_mut()) {
             *written = (*written).min(most);
         }

@@ -500,7 +500,10 @@ mod tests {
             cell.trials.iter_mut().zip(throughputs).for_each(|(trial, each)| trial.throughput = each);
         }
         let text = said(&twice);
-        assert!(text.contains("; too few trials to tell it from sqlite") && !text.contains("noise"), "{text}");
+        assert!(
+            text.contains("; too few trials to tell it from sqlite") && !text.contains("noise"),
+            "{text}"
+        );
     }
 
     /// A cell of a weaker durability level is faster because it does less.

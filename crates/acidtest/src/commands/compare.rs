@@ -164,8 +164,9 @@ fn no_search(plan: &Plan, what: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{what} is a search for a capacity: its trials have different rates, and no figure over all of them\n  remedy: search \
-         both in one run (several --store, --lock, --durability), which prices them, or read both with acidtest show"
+        "{what} is a search for a capacity: its trials have different rates, and no figure over all of them\n  remedy: acidtest \
+         show has the cells of one search side by side, with their prices; to compare two searches, make one of both (several \
+         --store, --lock, --durability)"
     )))
 }
 

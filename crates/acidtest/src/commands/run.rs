@@ -117,9 +117,15 @@ fn expected(search: &CapacityPlan, order: &Order) -> String {
     let searches = if cells == 1 { "1 search".to_owned() } else { format!("{cells} searches") };
     let took = lasting(driven_seconds(&order.plan, &order.grid).unwrap_or_default());
     let measured = search.measured(&order.plan);
+    let too_few = search.too_few_probes(&order.plan).map_or_else(String::new, |(room, needed)| {
+        format!(
+            "\nwarning: the budget has room for {room} probes, and a search that finds a capacity takes about {needed}, more where the \
+             store's speed varies: an interval may be all that can be told; a longer --budget, or a shorter --hold, tells more"
+        )
+    });
     format!(
         "{searches} of {} at most (--budget), with probes of {measured} after {} warm-up: {took} in all; what is known so far is \
-         told after each probe",
+         told after each probe{too_few}",
         search.budget, order.plan.warmup
     )
 }

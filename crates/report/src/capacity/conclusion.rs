@@ -54,6 +54,10 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
     {
         lines.push(format!("  {}", beside_unconfirmed(found, demand.0)));
     }
+    let grows = result.plan.capacity.as_ref().is_some_and(|plan| plan.growth.is_some());
+    if let (None, Some(_), true) = (found.carried, result.plan.demand, grows) {
+        lines.push("  When the demand has grown to it cannot be computed without a capacity.".to_owned());
+    }
     if let (Some(demand), Limit::Bench { at }) = (result.plan.demand, &found.limit)
         && demand.0 >= *at
     {
@@ -79,14 +83,14 @@ fn beside_unconfirmed(found: &Capacity, demand: f64) -> String {
         );
     }
     let seen = evidence(&found.curve, demand).map_or_else(
-        || "no probe that tells of it could be judged".to_owned(),
+        || "no probe at or above it held, and none at or below it missed".to_owned(),
         |seen| format!("{seen}, which is too few to tell"),
     );
     format!("Whether it carries the demand of {asked}/s is not known: {seen}.")
 }
 
 /// What tells most of a demand: rates from it on up at which all probes held, or else from it on down at which all missed; or else
-/// the rate below it that missed most often.
+/// how many held from it on up to the last rate at which any did; or else the rate below it that missed most often.
 fn evidence(curve: &[RateFigures], demand: f64) -> Option<String> {
     let judged = || curve.iter().filter(|rate| rate.met + rate.missed > 0);
     let probes = |rate: &RateFigures| rate.met + rate.missed;
@@ -103,9 +107,17 @@ fn evidence(curve: &[RateFigures], demand: f64) -> Option<String> {
             Some(format!("all {number} probes from {low}/s to {high}/s {how}"))
         }
     };
-    let above = judged().filter(|rate| rate.per_second >= demand);
+    let above: Vec<&RateFigures> = judged().filter(|rate| rate.per_second >= demand).collect();
     let below = || judged().filter(|rate| rate.per_second <= demand);
-    let held: Vec<&RateFigures> = above.take_while(|rate| rate.missed == 0).collect();
+    let held: Vec<&RateFigures> = above.iter().copied().take_while(|rate| rate.missed == 0).collect();
+    let some_held = || {
+        let last = above.iter().rposition(|rate| rate.met > 0)?;
+        let met: usize = above[..=last].iter().map(|rate| rate.met).sum();
+        let number: usize = above[..=last].iter().map(|rate| probes(rate)).sum();
+        let (low, high) = (offered(above[0].per_second), offered(above[last].per_second));
+        let over = if last == 0 { format!("at {low}/s") } else { format!("from {low}/s to {high}/s") };
+        Some(format!("{met} of {number} probes {over} held"))
+    };
     let mut missed: Vec<&RateFigures> = below().rev().take_while(|rate| rate.met == 0).collect();
     missed.reverse();
     let share = |rate: &RateFigures| rate.missed as f64 / probes(rate) as f64;
@@ -114,7 +126,7 @@ fn evidence(curve: &[RateFigures], demand: f64) -> Option<String> {
         some.max_by(|one, other| share(one).total_cmp(&share(other)))
             .map(|rate| at(rate, rate.missed, "missed"))
     };
-    all(&held, "held").or_else(|| all(&missed, "missed")).or_else(worst)
+    all(&held, "held").or_else(|| all(&missed, "missed")).or_else(some_held).or_else(worst)
 }
 
 /// What the fresh probes alone prove, however the rate was chosen.
@@ -183,8 +195,8 @@ fn none(found: &Capacity) -> String {
                 )
             });
             format!(
-                "its budget was spent after {} probes, before fresh probes had confirmed a rate{expected}. A larger --budget \
-                 tells more.",
+                "its budget was spent after {} probes, before fresh probes had confirmed a rate{expected}. --resume with a larger \
+                 --budget goes on with it.",
                 found.probes
             )
         }
@@ -201,12 +213,13 @@ fn none(found: &Capacity) -> String {
     };
     match found.passed {
         Some(passed) => {
-            format!(
-                "{why} Everything held at {}/s ({} of {} probes).",
-                offered(passed),
-                found.passes,
-                found.told
-            )
+            let at = offered(passed);
+            let held = match (found.passes, found.told) {
+                (1, 1) => format!("The one probe at {at}/s held."),
+                (met, all) if met == all => format!("All {all} probes at {at}/s held."),
+                (met, all) => format!("{met} of {all} probes at {at}/s held."),
+            };
+            format!("{why} {held}")
         }
         None => why,
     }
@@ -326,6 +339,11 @@ mod tests {
             (&[(700.0, 16, 1), (800.0, 1, 1), (900.0, 2, 0)], "1 of 2 probes at 800/s missed"),
             (&[(700.0, 0, 1), (1000.0, 1, 0), (1200.0, 2, 0)], "all 3 probes from 1,000/s to 1,200/s held"),
             (&[(1100.0, 1, 0), (1200.0, 1, 1)], "1 of 1 probes at 1,100/s held"),
+            (
+                &[(1100.0, 4, 1), (1200.0, 6, 0), (1300.0, 0, 1)],
+                "10 of 11 probes from 1,100/s to 1,200/s held",
+            ),
+            (&[(800.0, 3, 0), (1100.0, 4, 1), (1300.0, 0, 1)], "4 of 5 probes at 1,100/s held"),
         ] {
             assert_eq!(seen(rates).as_deref(), Some(said), "{rates:?}");
         }

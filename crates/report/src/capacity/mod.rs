@@ -382,6 +382,14 @@ impl CapacityPlan {
         let most = ((self.budget.0.as_secs_f64() / each) as u32).clamp(1, self.probes);
         (QUIET.min(most), most)
     }
+
+    /// How many probes the budget has room for, and how many a search takes on a store whose speed hardly varies, if these are
+    /// more.
+    #[must_use]
+    pub fn too_few_probes(&self, plan: &Plan) -> Option<(u32, u32)> {
+        let (_, room) = self.expected_probes(plan);
+        (room < QUIET).then_some((room, QUIET))
+    }
 }
 
 /// Probes of a search on a store whose speed hardly varies.
@@ -720,7 +728,7 @@ impl RunResult {
 
 impl Capacity {
     /// What was measured at the rate above the capacity that shows its limit, and at the rate nearest to half of that; none where
-    /// nothing was missed or half was not run.
+    /// no rate missed more often than it held, or half was not run.
     pub(crate) fn at_limit_and_half(&self) -> Option<(&RateFigures, &RateFigures)> {
         let above = self.carried.or(self.passed).unwrap_or(0.0);
         let at = match self.limit {
@@ -731,7 +739,10 @@ impl Capacity {
             | Limit::NoRate { at, .. }
             | Limit::Gone { at: Some(at) } => at,
             _ => {
-                self.curve.iter().find(|figures| figures.per_second > above && figures.missed > 0)?.per_second
+                self.curve
+                    .iter()
+                    .find(|figures| figures.per_second > above && figures.missed > figures.met)?
+                    .per_second
             }
         };
         let limit = self.curve.iter().find(|figures| is_same(figures.per_second, at))?;

@@ -187,7 +187,8 @@ pub(crate) fn limits(result: &RunResult, columns: &Columns<'_>) -> Table {
     ]);
     for (cell, found) in found(result) {
         let Some((limit, half)) = found.at_limit_and_half() else { continue };
-        for (name, figures) in [("half", half), ("limit", limit)] {
+        let below = format!("{} of the limit", percent(half.per_second / limit.per_second));
+        for (name, figures) in [(below.as_str(), half), ("limit", limit)] {
             let RateFigures { per_second, used, .. } = figures;
             let mut row = columns.entries(cell);
             row.push(Entry::left(name));
@@ -210,6 +211,9 @@ const BUSY_CORES: f64 = 0.9;
 const CONFLICTING: f64 = 0.25;
 const STALLED: f64 = 0.5;
 const BUSY_CLIENTS: f64 = 0.75;
+
+/// The share of busy cores from which on more clients find little CPU.
+const LITTLE_CPU_LEFT: f64 = 0.75;
 
 /// What probably ran out at the limit, by what was used there.
 pub(crate) fn ran_out(used: &Used, cell: &CellResult, result: &RunResult) -> String {
@@ -245,9 +249,18 @@ pub(crate) fn ran_out(used: &Used, cell: &CellResult, result: &RunResult) -> Str
         return format!("the disk held it up: some task waited for it in {} of the time", percent(stalled));
     }
     if used.busy >= BUSY_CLIENTS {
+        let more = if used.machine_cores >= LITTLE_CPU_LEFT * all {
+            "little CPU is left for more of them".to_owned()
+        } else {
+            // each has a connection, and one operation at a time
+            format!(
+                "more of them may carry more (--clients {}), unless the store's own locks or syncs hold them up",
+                cell.clients.saturating_mul(4)
+            )
+        };
         return format!(
-            "clients ran short: they waited for the store in {} of their time, and {:.1} of {all} cores were busy; more \
-             clients may carry more, unless the store's own locks or syncs hold them up",
+            "clients ran short: all {} waited for the store in {} of their time, and {:.2} of {all} cores were busy; {more}",
+            cell.clients,
             percent(used.busy),
             used.machine_cores
         );

@@ -129,7 +129,11 @@ impl Parameters {
     pub fn described() -> Vec<Parameter> {
         let defaults = Self::default();
         vec![
-            Parameter::new("items", defaults.items, "tuples in stock; fewer means more contention"),
+            Parameter::new(
+                "items",
+                defaults.items,
+                "products in stock: a sku in a warehouse, condition and source; fewer means more contention",
+            ),
             Parameter::new(
                 "skus",
                 defaults.skus,
