@@ -1,6 +1,18 @@
-//! What a store answered: how much of it was acknowledged, and how much was refused.
+//! What a store answered: how much of it was acknowledged, and how much was refused; and whether two cells refused so differently
+//! that their figures are of different work.
 
-use crate::{CellResult, OperationFigures, TrialResult, figure::total};
+use acidtest_workloads::workload;
+
+use crate::{CellResult, OperationFigures, RunResult, TrialResult, figure::total};
+
+/// By how much (5 %) a ratio of rates may differ if refusals do not count in it. A refusal is an answer, but mostly a cheaper
+/// one: nothing is written. So where one cell refuses much more than the other, the two do different work, and no ratio of
+/// their figures is a price or a comparison.
+const ALIKE: f64 = 0.05;
+
+/// When figures of two cells are void for their refusals, and why, as the end of a sentence.
+pub(crate) const REFUSED_MORE: &str = "one of the two cells refused so much more that it matters by more than 5 % whether \
+                                       refusals count: a refusal is mostly less work";
 
 /// How many operations were acknowledged, and how many refused: all that a store answered as the business means it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +31,26 @@ impl Answers {
         })
     }
 
+    /// Those of several trials together.
+    pub(crate) fn sum(several: impl IntoIterator<Item = Self>) -> Self {
+        several.into_iter().fold(Self::default(), |all, each| Self {
+            ok: all.ok.saturating_add(each.ok),
+            refused: all.refused.saturating_add(each.refused),
+        })
+    }
+
     fn all(self) -> f64 {
         total([self.ok, self.refused]) as f64
+    }
+
+    /// The shares of refusals, 0 to 1, of these answers and of others, where they are so different that the two are of different
+    /// work.
+    pub(crate) fn other_refusals(self, others: Self) -> Option<(f64, f64)> {
+        // answers for each acknowledged one, of either side, times what both acknowledged: where one side refused all, the other
+        // is infinitely far from it
+        let (one, other) = (self.all() * others.ok as f64, others.all() * self.ok as f64);
+        let is_alike = one.max(other) <= one.min(other) * (1.0 + ALIKE);
+        (!is_alike).then(|| (self.refused_share(), others.refused_share()))
     }
 
     /// Answers for each acknowledged operation, 1 or more; 1 where none was acknowledged.
@@ -49,6 +79,28 @@ impl TrialResult {
     }
 }
 
+impl RunResult {
+    /// Whether a refusal is an answer: the store's no to what the business asked for. An empty poll of a queue is none: however
+    /// often consumers ask in vain, what there is to do is what is published.
+    pub(crate) fn refusals_are_answers(&self) -> bool {
+        workload(&self.plan.workload).is_none_or(|kind| kind.refusal.is_empty())
+    }
+
+    /// What answers are, in words that stand after them.
+    pub(crate) fn answers_are(&self) -> &'static str {
+        if self.refusals_are_answers() {
+            "acknowledged or refused"
+        } else {
+            "acknowledged, without empty polls"
+        }
+    }
+
+    /// What of the operations that ended so was answered.
+    pub(crate) fn answered(&self, ended: Answers) -> Answers {
+        if self.refusals_are_answers() { ended } else { Answers { refused: 0, ..ended } }
+    }
+}
+
 impl CellResult {
     /// The answers to one operation, over the trials that means are of.
     pub(crate) fn answers_to(&self, operation: &str) -> Answers {
@@ -57,8 +109,6 @@ impl CellResult {
 
     /// The [answers](TrialResult::answers) of the trials that can be compared.
     pub(crate) fn answers(&self, operation: Option<&str>) -> Answers {
-        self.whole_trials().map(|trial| trial.answers(operation)).fold(Answers::default(), |all, each| {
-            Answers { ok: all.ok.saturating_add(each.ok), refused: all.refused.saturating_add(each.refused) }
-        })
+        Answers::sum(self.whole_trials().map(|trial| trial.answers(operation)))
     }
 }

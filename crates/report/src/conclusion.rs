@@ -233,7 +233,7 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
         let of = if alone || group.is_empty() { String::new() } else { format!(" of {group}") };
         let disturbed: Vec<&CellResult> =
             cells.iter().filter(|cell| disturbing(result, cell).is_some()).copied().collect();
-        let said = leader(cells, &disturbed, those, &of, names)?;
+        let said = leader(result, cells, &disturbed, those, &of, names)?;
         // most of a group's name stands in the cell's name
         let unsaid: Vec<&str> = group.split(", ").filter(|part| !said.contains(part)).collect();
         let place =
@@ -273,6 +273,7 @@ fn level(cell: &CellResult) -> String {
 /// whose throughput is the offered rate, the 99th percentile of the response time decides among the cells that keep up.
 /// Where other programs disturbed one of the cells, the order may be theirs: then no cell is called the fastest.
 fn leader(
+    result: &RunResult,
     cells: &[&CellResult],
     disturbed: &[&CellResult],
     those: &str,
@@ -337,7 +338,8 @@ fn leader(
     // whoever refuses more acknowledges fewer, and need not be slower
     let refused_more: Vec<&CellResult> = faster
         .into_iter()
-        .filter(|other| !open && !is_faster(other, |trial| Some(trial.answered_per_second())))
+        .filter(|_| !open && result.refusals_are_answers())
+        .filter(|other| !is_faster(other, |trial| Some(trial.answered_per_second())))
         .collect();
     let refusals = match refused_more.len() {
         0 => String::new(),
@@ -647,6 +649,10 @@ mod tests {
             text.ends_with("; as many or more were answered, with more refusals, by sqlite soft."),
             "{text}"
         );
+        // what finds a queue empty was not answered
+        "queue".clone_into(&mut result.plan.workload);
+        let text = said(&result);
+        assert!(text.contains("sqlite native, 1,144 ok/s") && !text.contains("answered"), "{text}");
     }
 
     /// The p99 of a few operations is their maximum.

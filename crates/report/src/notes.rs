@@ -11,7 +11,9 @@ use acidtest_workloads::{
 
 use crate::{
     CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RestartFigures, RunResult, SHORTEST,
-    TrialResult, capacity,
+    TrialResult,
+    answers::REFUSED_MORE,
+    capacity,
     conclusion::excuses,
     count,
     dimensions::{LOCK, Names, TLS},
@@ -169,9 +171,10 @@ fn statistics(result: &RunResult) -> Vec<String> {
             None => each.name().to_owned(),
         });
         notes.push(format!(
-            "price of {}: against the cell with the least of it in the grid that is otherwise the same; answers are acknowledged \
-             or refused; for p99, and for the CPU time of an answer, higher is worse.",
-            shown.collect::<Vec<_>>().join(", ")
+            "price of {}: against the cell with the least of it in the grid that is otherwise the same; answers are {}; for \
+             p99, and for the CPU time of an answer, higher is worse.",
+            shown.collect::<Vec<_>>().join(", "),
+            result.answers_are()
         ));
     }
     let sweeps = sweeps(result);
@@ -191,11 +194,9 @@ fn statistics(result: &RunResult) -> Vec<String> {
     }
     let mut guarantees = Priceable::of(result);
     if guarantees.any(|each| result.cells.iter().any(|cell| result.other_refusals(each, cell).is_some())) {
-        notes.push(
-            "a price is void where one of the two cells refused so much more that it matters by more than 5 % whether refusals \
-             count: a refusal is mostly less work, so that neither ratio is what the guarantee costs."
-                .to_owned(),
-        );
+        notes.push(format!(
+            "a price is void where {REFUSED_MORE}, so that neither ratio is what the guarantee costs."
+        ));
     }
     if is_percentile_left_out(result) {
         notes.push(

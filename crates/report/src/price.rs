@@ -139,9 +139,9 @@ pub struct Price {
     pub of: String,
     /// The baseline's value of the guarantee (`none`, `default`, `1`).
     pub against: String,
-    /// Ratio of the rate of answers (operations a second that were acknowledged or refused) with the guarantee to that
-    /// without: of the operation that pays for it (publishing for guarantees to publishers, consuming for guarantees to
-    /// consumers), where the cells have it; else of all operations that are counted.
+    /// Ratio of the rate of answers (operations a second that were acknowledged or refused; of a queue, whose refusals are empty
+    /// polls, acknowledged) with the guarantee to that without: of the operation that pays for it (publishing for guarantees to
+    /// publishers, consuming for guarantees to consumers), where the cells have it; else of all operations that are counted.
     pub throughput: Ratio,
     /// Ratio of the 99th percentile of acknowledged operations' response times with the guarantee to that without. In
     /// an open loop this is the price, because its throughput is the rate that was offered. None where a trial has too few
@@ -158,11 +158,6 @@ pub struct Price {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connecting: Option<Ratio>,
 }
-
-/// By how much (5 %) a ratio of rates may differ if refusals do not count in it. A refusal is an answer, but mostly a cheaper
-/// one: nothing is written. So where one cell refuses much more than the other, the two do different work, and neither
-/// ratio is what the guarantee costs.
-const ALIKE: f64 = 0.05;
 
 /// The figures of a trial that prices are computed from. Rates are of the time in which somebody was served.
 struct Priced {
@@ -193,7 +188,7 @@ impl RunResult {
     /// # Errors
     /// A histogram that cannot be read.
     pub fn price(&mut self) -> Result<(), UnreadableHistogram> {
-        let figures = self.cells.iter().map(priced).collect::<Result<Vec<_>, _>>()?;
+        let figures = self.cells.iter().map(|cell| priced(self, cell)).collect::<Result<Vec<_>, _>>()?;
         let prices: Vec<Vec<Price>> = (0..self.cells.len())
             .map(|with| {
                 Priceable::of(self).filter_map(|guarantee| self.price_of(guarantee, with, &figures)).collect()
@@ -272,10 +267,8 @@ impl RunResult {
     /// different that the guarantee has no price.
     pub(crate) fn other_refusals(&self, guarantee: Priceable, cell: &CellResult) -> Option<(f64, f64)> {
         let base = &self.cells[self.baseline(guarantee, cell)?];
-        let [with, without] = [cell, base].map(|each| each.answers(guarantee.paid_by()));
-        let change = with.for_each_ok() / without.for_each_ok();
-        let is_alike = change.max(1.0 / change) <= 1.0 + ALIKE;
-        (!is_alike).then(|| (with.refused_share(), without.refused_share()))
+        let [with, without] = [cell, base].map(|each| self.answered(each.answers(guarantee.paid_by())));
+        with.other_refusals(without)
     }
 
     /// Prices every guarantee of every cell that has a capacity, where the grid has the same cell without the guarantee and with a
@@ -345,21 +338,22 @@ pub(crate) fn seconds_seen(trial: &TrialResult) -> f64 {
     Some(trial.resources.seconds).filter(|seconds| *seconds > 0.0).unwrap_or(trial.seconds)
 }
 
-fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
+fn priced(result: &RunResult, cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
     let trials = cell.whole_trials();
+    let answered = |ok_per_second: f64, ended: Answers| ok_per_second * result.answered(ended).for_each_ok();
     trials
         .map(|trial| {
             let share = trial.share_served();
             // an operation that is not counted, or not the only one counted, has a figure of its own
             let own = trial.operations.iter().filter(|_| !trial.counted.is_empty());
             let operations = own.map(|each| {
-                let answered = each.ok_per_second / share * Answers::of([each]).for_each_ok();
+                let answered = answered(each.ok_per_second / share, Answers::of([each]));
                 (each.name.clone(), answered, each.ok().and_then(LatencyFigures::p99).map(|p99| p99 as f64))
             });
             let used = &trial.resources;
             Ok(Priced {
                 turn: trial.turn(),
-                answered: trial.answered_per_second() / share,
+                answered: answered(trial.throughput, trial.answers(None)) / share,
                 p99: trial.p99()?,
                 operations: operations.collect(),
                 client_cpu: used.client.cpu_seconds / seconds_seen(trial) / share,
@@ -471,6 +465,24 @@ mod tests {
         assert_eq!(of(98_000, 48_000), (None, Some((0.98, 0.96))));
         let (both, _) = of(500, 500);
         assert!((both.unwrap() / plain.unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    /// However often consumers find nothing, a message is what they were to have.
+    #[test]
+    fn an_empty_poll_is_no_answer() {
+        let mut result = sample::queue([("confirm", false, 900.0); 6]);
+        let mut secured = result.cells[0].clone();
+        secured.tls = Encryption::On;
+        result.cells = vec![result.cells.remove(0), secured];
+        for empty in [80, 5_000] {
+            for trial in &mut result.cells[1].trials {
+                let consume = &mut trial.operations[1];
+                let times = LatencyFigures { count: empty, ..consume.service["ok"].clone() };
+                consume.service.insert("refused".to_owned(), times);
+            }
+            result.price().unwrap();
+            is(price(&result.cells[1], TLS), 1.0, "off");
+        }
     }
 
     /// CPU time is that of an operation, and of every server of a cell; what opening a connection takes is TLS's alone.

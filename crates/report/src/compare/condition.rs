@@ -14,7 +14,7 @@ use std::{fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::{Design, Figure, Pair};
+use super::{Assessment, Design, Figure, FigureComparison, Pair};
 use crate::statistics::{Difference, RESOLUTION};
 
 /// How often a condition may be shown, or excluded, by chance where the true ratio is its bound.
@@ -85,7 +85,7 @@ pub struct Judgement {
     pub cell: String,
     /// Whether the condition is shown, excluded, or neither.
     pub ruling: Ruling,
-    /// The ratio B / A with its 95 % interval; none where the pair has none.
+    /// The ratio B / A with its 95 % interval; none where the pair has none, or it is void.
     pub ratio: Option<crate::Ratio>,
     /// The ratio nearest to the bound that these data would have shown to lie beyond it, beside all other conditions and cells; none
     /// where the condition was not tested.
@@ -125,7 +125,8 @@ pub(super) fn judge(pairs: &[Pair], conditions: &[Condition], design: Design) ->
             // there is a test for each open question
             Question::Open(_) => tests.next().unwrap_or((unsettled(design), None)),
         };
-        let ratio = condition.of(pair).and_then(|figure| figure.ratio);
+        let figure = condition.of(pair).filter(|figure| figure.assessment != Assessment::Void);
+        let ratio = figure.and_then(|figure| figure.ratio);
         Judgement { condition: condition.clone(), cell: pair.b.clone(), ruling, ratio, could_show }
     });
     judged.collect()
@@ -177,6 +178,9 @@ fn question(pair: &Pair, condition: &Condition, design: Design) -> Question {
         return not(disturbed.clone());
     }
     let figure = condition.of(pair);
+    if let Some(void) = figure.and_then(|figure| figure.void.as_ref()) {
+        return not(format!("void: {void}"));
+    }
     if condition.figure == Figure::Errors && figure.is_none_or(|figure| figure.b == Some(0.0)) {
         // a share of nothing is no worse than any other
         return match (condition.above, figure) {
@@ -191,7 +195,7 @@ fn question(pair: &Pair, condition: &Condition, design: Design) -> Question {
     }
 }
 
-fn open(figure: &super::FigureComparison, design: Design) -> Question {
+fn open(figure: &FigureComparison, design: Design) -> Question {
     match figure.difference {
         Some(difference) if difference.has_error() => Question::Open(difference),
         None if design == Design::Single => Question::Settled(Ruling::Inconclusive(

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::{
-    CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram,
+    CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
+    answers::Answers,
     price::{seconds_seen, server_cpu},
     result::Turn,
     tables::percent,
@@ -145,6 +146,9 @@ pub(super) struct TrialFigures {
     errors: Option<(f64, u64)>,
     operations: Vec<OperationFigures>,
     spans: Vec<SpanFigures>,
+    /// The answers to all that throughput counts, and to each operation.
+    answers: Answers,
+    answers_to_each: Vec<Answers>,
 }
 
 impl TrialFigures {
@@ -152,6 +156,14 @@ impl TrialFigures {
     pub(super) fn counts_of_errors(&self) -> Option<(f64, f64)> {
         let (share, all) = self.errors?;
         Some((share * all as f64, all as f64))
+    }
+
+    /// The answers to all operations that throughput counts, or to one operation; none of what is no operation.
+    pub(super) fn answers(&self, operation: Option<&str>) -> Answers {
+        let Some(name) = operation else { return self.answers };
+        let mut each = self.operations.iter().zip(&self.answers_to_each);
+        each.find(|(operation, _)| operation.name == name)
+            .map_or_else(Answers::default, |(_, answers)| *answers)
     }
 
     /// A figure of all operations together, of one of them, or of a span, which has times only.
@@ -174,11 +186,15 @@ impl TrialFigures {
 }
 
 /// The figures of a cell's trials that were not cut short.
-pub(super) fn trials(cell: &CellResult) -> Result<Vec<TrialFigures>, UnreadableHistogram> {
-    cell.whole_trials().map(|trial| of_trial(cell, trial)).collect()
+pub(super) fn trials(run: &RunResult, cell: &CellResult) -> Result<Vec<TrialFigures>, UnreadableHistogram> {
+    cell.whole_trials().map(|trial| of_trial(run, cell, trial)).collect()
 }
 
-fn of_trial(cell: &CellResult, trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
+fn of_trial(
+    run: &RunResult,
+    cell: &CellResult,
+    trial: &TrialResult,
+) -> Result<TrialFigures, UnreadableHistogram> {
     let acknowledged = trial.throughput * trial.seconds;
     let in_measured_part = trial.seconds / seconds_seen(trial);
     let each = |seconds: f64| (acknowledged > 0.0).then(|| seconds * in_measured_part * 1e9 / acknowledged);
@@ -191,5 +207,7 @@ fn of_trial(cell: &CellResult, trial: &TrialResult) -> Result<TrialFigures, Unre
         errors: trial.errors_of_all(),
         operations: trial.operations.clone(),
         spans: trial.spans.clone(),
+        answers: run.answered(trial.answers(None)),
+        answers_to_each: trial.operations.iter().map(|each| run.answered(Answers::of([each]))).collect(),
     })
 }

@@ -21,6 +21,7 @@ pub use select::{Choice, SelectionError, Selector, selectors};
 use self::figures::TrialFigures;
 use crate::{
     CellResult, NamedResult, Ratio, RunResult, UnreadableHistogram,
+    answers::Answers,
     dimensions::{DURABILITY, Dimensions, Names},
     distinct, notes,
     statistics::Difference,
@@ -153,6 +154,8 @@ pub struct FigureComparison {
     /// The ratio B / A; none where a trial of either side has the value 0, or none can be compared. Its interval is of the design's
     /// units; of one run a side it is of their trials, and says nothing of how runs differ.
     pub ratio: Option<Ratio>,
+    /// Why this figure is void in a pair that is not; none if it is not, or the whole pair is.
+    pub void: Option<String>,
     /// What conditions are tested by; none where the units do not say how much they vary.
     #[serde(skip)]
     #[schemars(skip)]
@@ -178,7 +181,8 @@ pub enum Assessment {
     OneRunASide,
     /// Other programs kept the machine busy.
     Disturbed,
-    /// The pair is void, because a guarantee did not hold or a cell was not run.
+    /// The pair is void, because a guarantee did not hold or a cell was not run; or the figure is, because the two cells refused
+    /// such different shares that they did different work.
     Void,
 }
 
@@ -279,12 +283,13 @@ fn pair(
     design: Design,
     between_runs: Option<f64>,
 ) -> Result<Pair, UnreadableHistogram> {
-    let trials = |cells: &[&CellResult]| -> Result<Vec<Vec<TrialFigures>>, UnreadableHistogram> {
-        cells.iter().map(|cell| figures::trials(cell)).collect()
-    };
+    let trials =
+        |side: Side<'_>, cells: &[&CellResult]| -> Result<Vec<Vec<TrialFigures>>, UnreadableHistogram> {
+            side.runs.iter().zip(cells).map(|(run, cell)| figures::trials(run.result, cell)).collect()
+        };
     let disturbed = disturbed((side_a, a), (side_b, b));
     let void = void(a, b, disturbed.is_some());
-    let (mut of_a, mut of_b) = (trials(a)?, trials(b)?);
+    let (mut of_a, mut of_b) = (trials(side_a, a)?, trials(side_b, b)?);
     let is_in =
         |one: &TrialFigures, others: &[TrialFigures]| others.iter().any(|other| other.turn == one.turn);
     // a run of both sides is compared round by round, and the figures beside a ratio are those of its trials
@@ -312,7 +317,9 @@ fn pair(
         for figure in Figure::ALL {
             if operation.is_none() || !figure.is_of_all() {
                 let of = (&of_a[..], &of_b[..]);
-                compared.extend(one(of, operation.as_deref(), figure, design, between_runs, unsaid));
+                let operation = operation.as_deref();
+                let of_figure = void.is_none().then(|| other_work(of, operation, figure)).flatten();
+                compared.extend(one(of, operation, figure, design, between_runs, unsaid, of_figure));
             }
         }
     }
@@ -408,6 +415,29 @@ fn is_excused(cell: &CellResult) -> bool {
     !cell.breaks_promise() && cell.trials.iter().flat_map(|trial| &trial.audit.findings).any(promised)
 }
 
+/// Why one figure is void in a pair that is not: the two cells refused such different shares of what they were asked for, over all
+/// runs of their sides, that they did different work. A cell that refuses more has more of its clients' time for the rest, and finds
+/// its store less busy, so that all rates, times and CPU are void; if only one operation is so, its rate is. Errors are of all
+/// operations, whatever else came of them.
+fn other_work(
+    (a, b): (&[Vec<TrialFigures>], &[Vec<TrialFigures>]),
+    operation: Option<&str>,
+    figure: Figure,
+) -> Option<String> {
+    if figure == Figure::Errors {
+        return None;
+    }
+    let said = |operation: Option<&str>| {
+        let answers = |side: &[Vec<TrialFigures>]| {
+            Answers::sum(side.iter().flatten().map(|trial| trial.answers(operation)))
+        };
+        let (of_a, of_b) = answers(a).other_refusals(answers(b))?;
+        let of = operation.map_or_else(String::new, |name| format!(" of {name}"));
+        Some(format!("A refused {}{of}, B {}", tables::percent(of_a), tables::percent(of_b)))
+    };
+    said(None).or_else(|| said(Some(operation.filter(|_| figure == Figure::Throughput)?)))
+}
+
 /// One figure of both cells; none where neither has it.
 fn one(
     (a, b): (&[Vec<TrialFigures>], &[Vec<TrialFigures>]),
@@ -416,6 +446,7 @@ fn one(
     design: Design,
     between_runs: Option<f64>,
     unsaid: Option<Assessment>,
+    void: Option<String>,
 ) -> Option<FigureComparison> {
     // a trial that acknowledged none of an operation has no row of it
     let absent = (figure == Figure::Throughput).then_some(0.0);
@@ -433,6 +464,7 @@ fn one(
         _ => seen,
     };
     let ratio = known.or(seen).map(|difference| difference.ratio());
+    let unsaid = unsaid.or_else(|| void.as_ref().map(|_| Assessment::Void));
     let assessment = unsaid.unwrap_or(match ratio {
         Some(ratio) if ratio.interval.is_some() => match known {
             None => Assessment::OneRunASide,
@@ -453,6 +485,7 @@ fn one(
         a: mean(&of_a),
         b: mean(&of_b),
         ratio,
+        void,
         difference: known,
         assessment,
     })
@@ -695,6 +728,108 @@ mod tests {
             matches!(rulings[..], [Ruling::Shown, Ruling::Excluded, Ruling::Inconclusive(_)]),
             "{rulings:?}"
         );
+    }
+
+    /// Ends so many captures of each trial of a cell in a refusal, beside 1,000 captures and 1,000 releases that were acknowledged.
+    fn refuse(cell: &mut CellResult, refused: u64) {
+        for trial in &mut cell.trials {
+            let captures = &mut trial.operations[0];
+            let times = crate::LatencyFigures { count: refused, ..captures.service["ok"].clone() };
+            captures.service.insert("refused".to_owned(), times);
+        }
+    }
+
+    /// A run has no price of what did other work, and neither better nor worse is said of it here.
+    #[test]
+    fn cells_that_refused_other_shares_are_not_compared() {
+        let conditions = [
+            "throughput<0.95",
+            "throughput<0.5",
+            "client_cpu>1.05",
+            "capture:p99>1.2",
+            "release:throughput<0.95",
+            "errors>2",
+        ];
+        for (of_a, of_b, said) in
+            [(0, 500, "A refused 0.0 %, B 20 %"), (98_000, 48_000, "A refused 98 %, B 96 %")]
+        {
+            let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+            refuse(&mut result.cells[0], of_a);
+            refuse(&mut result.cells[1], of_b);
+            let compared = within(&result, &["lock=soft"], &["lock=native"], &conditions).unwrap();
+            let (errors, others) = compared.judged.split_last().unwrap();
+            assert_eq!((&errors.ruling, compared.outcome), (&Ruling::Excluded, Outcome::Inconclusive));
+            for judged in others {
+                let why = Ruling::Inconclusive(format!("void: {said}"));
+                assert_eq!((&judged.ruling, judged.ratio), (&why, None), "{}", judged.condition);
+            }
+            let pair = &compared.pairs[0];
+            assert_eq!(pair.void, None);
+            for figure in &pair.figures {
+                assert_eq!((figure.assessment, figure.void.as_deref()), (Assessment::Void, Some(said)));
+            }
+            for shown in [compared.render(PLAIN), compared.html().into_string()] {
+                for part in [&format!("sqlite native: figures are void, {said}"), "by more than 5 %"] {
+                    assert!(shown.contains(part), "{part}: {shown}");
+                }
+                assert!(!shown.contains("worse") && !shown.contains("better"), "{shown}");
+            }
+            let json = serde_json::to_value(&compared).unwrap();
+            assert_eq!(json["pairs"][0]["figures"][0]["void"], said);
+        }
+    }
+
+    /// 5 % of all operations is what matters; of one operation it makes the rate of that one void.
+    #[test]
+    fn cells_that_refused_about_as_much_are_compared() {
+        let compared = |of_a, of_b| {
+            let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+            refuse(&mut result.cells[0], of_a);
+            refuse(&mut result.cells[1], of_b);
+            within(&result, &["lock=soft"], &["lock=native"], &["throughput<0.95", "capture:throughput<0.95"])
+                .unwrap()
+        };
+        let rulings = |compared: &Comparison| -> Vec<Ruling> {
+            compared.judged.iter().map(|judged| judged.ruling.clone()).collect()
+        };
+        assert_eq!(rulings(&compared(500, 500)), [Ruling::Excluded, Ruling::Excluded]);
+        let of_captures = compared(0, 80);
+        let why = Ruling::Inconclusive("void: A refused 0.0 % of capture, B 7.4 %".to_owned());
+        assert_eq!(rulings(&of_captures), [Ruling::Excluded, why]);
+        let void: Vec<_> = of_captures.pairs[0].figures.iter().filter(|each| each.void.is_some()).collect();
+        assert!(matches!(void[..], [rate] if rate.figure == Figure::Throughput), "{void:?}");
+    }
+
+    /// A stock that was sold out in one of several runs is noise; in all of them it is other work.
+    #[test]
+    fn refusals_of_several_runs_are_taken_together() {
+        let one = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        let void = |refusing: usize| {
+            let (a, mut b) = (runs(&one, &[1.0; 3], &[0, 3, 4]), runs(&one, &[1.0; 3], &[1, 2, 5]));
+            b.iter_mut().take(refusing).for_each(|run| refuse(&mut run.cells[0], 240));
+            of_runs(&a, &b, &[]).unwrap().pairs[0].figures[0].void.clone()
+        };
+        assert_eq!((void(1), void(3)), (None, Some("A refused 0.0 %, B 11 %".to_owned())));
+    }
+
+    /// A queue that carries less has its consumers find nothing more often: that is the same work, and slower.
+    #[test]
+    fn empty_polls_void_no_comparison() {
+        let mut result = queue([("confirm", false, 900.0); 6]);
+        result.cells.truncate(1);
+        let slower = |result: &mut RunResult| {
+            for trial in &mut result.cells[0].trials {
+                trial.throughput *= 0.5;
+                let consume = &mut trial.operations[1];
+                let times = crate::LatencyFigures { count: 5_000, ..consume.service["ok"].clone() };
+                consume.service.insert("refused".to_owned(), times);
+            }
+        };
+        let mut after = RunResult { run: "another".to_owned(), ..result.clone() };
+        slower(&mut after);
+        let compared = sides((&[&result], &[]), (&[&after], &[]), &["throughput<0.95"], Some(0.01)).unwrap();
+        assert_eq!(compared.judged[0].ruling, Ruling::Shown);
+        assert!(compared.pairs[0].figures.iter().all(|figure| figure.void.is_none()));
     }
 
     /// Cells with lock none are broken on both sides, which neither promised to prevent.

@@ -5,7 +5,9 @@ use maud::{Markup, html};
 
 use super::{Assessment, Comparison, Design, Figure, FigureComparison, Judgement, Outcome, Pair, Ruling};
 use crate::{
-    Style, distinct, page,
+    Style,
+    answers::REFUSED_MORE,
+    distinct, page,
     table::{Entry, Table, Tone, Worth, numbered, wrapped},
     tables::{bound, percent, ratio},
 };
@@ -133,7 +135,7 @@ impl Comparison {
         let known = || {
             let figures = self.pairs.iter().flat_map(|pair| &pair.figures);
             figures
-                .filter(|figure| figure.assessment != Assessment::OneRunASide)
+                .filter(|figure| !matches!(figure.assessment, Assessment::OneRunASide | Assessment::Void))
                 .filter_map(|figure| figure.ratio)
         };
         notes.push(format!("{}; figures are geometric means over the trials, where the tables of a run have arithmetic ones.", self.units()));
@@ -158,6 +160,15 @@ impl Comparison {
         }
         for pair in self.pairs.iter().filter(|pair| pair.void.is_some()) {
             notes.push(format!("{}: void, {}", pair.b, pair.void.as_ref().map_or("", |void| &void.why)));
+        }
+        for pair in &self.pairs {
+            let reasons = distinct(pair.figures.iter().filter_map(|figure| figure.void.as_deref()));
+            notes.extend(reasons.into_iter().map(|why| format!("{}: figures are void, {why}.", pair.b)));
+        }
+        if self.pairs.iter().flat_map(|pair| &pair.figures).any(|figure| figure.void.is_some()) {
+            notes.push(format!(
+                "rates, times and CPU are void where {REFUSED_MORE}. To compare A and B, have them refuse alike."
+            ));
         }
         for (what, pair) in self.pairs.iter().filter_map(|pair| Some((pair.disturbed.as_ref()?, pair))) {
             notes.push(format!("{}: disturbed, {what}: nothing is shown by it.", pair.b));

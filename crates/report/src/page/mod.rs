@@ -327,7 +327,7 @@ fn priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
         @if locks.rows.is_empty() && others.rows.is_empty() {
             (no_prices())
         } @else {
-            p.quiet { "With the guarantee over without it, 95 % intervals over paired trials. Answers a second (acknowledged or refused)
+            p.quiet { "With the guarantee over without it, 95 % intervals over paired trials. Answers a second (" (result.answers_are()) ")
                 below 1, and p99 and the CPU of an answer above 1, is what it costs; ≈ marks a ratio inside the noise. A cell whose verdict
                 is not “holds” has no price, and neither has one that refused much more or less than the other." }
             (table(&locks, true))
