@@ -33,6 +33,17 @@ pub struct LatencyFigures {
 /// 10 ± 3 times by chance.
 const BEYOND: f64 = 10.0;
 
+/// Which percentiles are not shown, and why.
+pub(crate) const LEFT_OUT: &str = "a percentile that fewer than 10 times lie beyond is not shown: it would be about the maximum. \
+                                   p99 takes 1,000 operations, p99.9 takes 10,000";
+
+/// How many times a percentile takes to be shown.
+pub(crate) fn enough(percent: f64) -> u64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a small number
+    let times = (BEYOND * 100.0 / (100.0 - percent)).round() as u64;
+    times
+}
+
 /// Whether so many times are enough to show a percentile of them.
 #[must_use]
 pub fn is_enough(times: u64, percent: f64) -> bool {
@@ -219,6 +230,7 @@ mod tests {
         assert_eq!([shown(199), shown(200)].map(|shown| shown[1]), [false, true]);
         assert_eq!([shown(999), shown(1_000)].map(|shown| shown[2]), [false, true]);
         assert_eq!([shown(9_999), shown(10_000)].map(|shown| shown[3]), [false, true]);
+        assert_eq!([50.0, 95.0, 99.0, 99.9].map(enough), [20, 200, 1_000, 10_000]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
     dimensions::{LOCK, Names, TLS},
     distinct,
     figure::{nanoseconds, rate, total},
-    latency::is_enough,
+    latency::{LEFT_OUT, is_enough},
     price::Priceable,
     result::{SEEN, is_kept_by},
     sweeps,
@@ -199,11 +199,7 @@ fn statistics(result: &RunResult) -> Vec<String> {
         ));
     }
     if is_percentile_left_out(result) {
-        notes.push(
-            "a percentile that fewer than 10 times lie beyond is not shown: it would be about the maximum. p99 takes 1,000 \
-             operations, p99.9 takes 10,000; of a price, in each trial."
-                .to_owned(),
-        );
+        notes.push(format!("{LEFT_OUT}; of a price, in each trial."));
     }
     let divided = result.divided_rounds();
     if divided > 0 && prices().next().is_some() {

@@ -15,7 +15,10 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::{Assessment, Design, Figure, FigureComparison, Pair};
-use crate::statistics::{Difference, RESOLUTION};
+use crate::{
+    count,
+    statistics::{Difference, RESOLUTION},
+};
 
 /// How often a condition may be shown, or excluded, by chance where the true ratio is its bound.
 const CHANCE: f64 = 0.025;
@@ -191,7 +194,7 @@ fn question(pair: &Pair, condition: &Condition, design: Design) -> Question {
     }
     match figure {
         Some(figure) if figure.ratio.is_some() => open(figure, design),
-        _ => not("A or B has no such figure, or not in every trial".to_owned()),
+        _ => not(condition.lacking(pair)),
     }
 }
 
@@ -208,8 +211,30 @@ fn open(figure: &FigureComparison, design: Design) -> Question {
 }
 
 impl Condition {
-    fn of<'a>(&self, pair: &'a Pair) -> Option<&'a super::FigureComparison> {
-        pair.figures.iter().find(|each| each.operation == self.operation && each.figure == self.figure)
+    fn of<'a>(&self, pair: &'a Pair) -> Option<&'a FigureComparison> {
+        self.figure(pair, self.figure)
+    }
+
+    /// A figure of the condition's operation.
+    fn figure<'a>(&self, pair: &'a Pair, figure: Figure) -> Option<&'a FigureComparison> {
+        pair.figures.iter().find(|each| each.operation == self.operation && each.figure == figure)
+    }
+
+    /// Why there is no ratio of its figure.
+    fn lacking(&self, pair: &Pair) -> String {
+        let has_times = self.figure(pair, Figure::Max).is_some();
+        let has_too_few = self.of(pair).is_none_or(|each| each.assessment == Assessment::TooFewOperations);
+        match self.figure.takes().filter(|_| has_times && has_too_few) {
+            Some(enough) => {
+                let of = self.operation.as_ref().map_or_else(String::new, |name| format!("{name}:"));
+                format!(
+                    "a trial of A or B has no {of}{}, which takes {} acknowledged operations: run longer trials",
+                    self.figure,
+                    count(enough)
+                )
+            }
+            None => "A or B has no such figure, or not in every trial".to_owned(),
+        }
     }
 
     /// The probability of what was seen, or of a ratio further beyond the bound, if the true ratio is the bound. Histograms of three

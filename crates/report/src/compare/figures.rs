@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
     answers::Answers,
+    latency::enough,
     price::{seconds_seen, server_cpu},
     result::Turn,
     tables::percent,
@@ -19,13 +20,13 @@ use crate::{
 pub enum Figure {
     /// Acknowledged operations a second.
     Throughput,
-    /// Median response time of acknowledged operations, in nanoseconds.
+    /// Median response time of acknowledged operations, in nanoseconds. It takes 20 of them in each trial.
     P50,
-    /// 95th percentile of the response time of acknowledged operations, in nanoseconds.
+    /// 95th percentile of the response time of acknowledged operations, in nanoseconds. It takes 200 of them in each trial.
     P95,
-    /// 99th percentile of the response time of acknowledged operations, in nanoseconds.
+    /// 99th percentile of the response time of acknowledged operations, in nanoseconds. It takes 1,000 of them in each trial.
     P99,
-    /// 99.9th percentile of the response time of acknowledged operations, in nanoseconds.
+    /// 99.9th percentile of the response time of acknowledged operations, in nanoseconds. It takes 10,000 of them in each trial.
     P999,
     /// Longest response time of an acknowledged operation, in nanoseconds.
     Max,
@@ -88,6 +89,18 @@ impl Figure {
         matches!(self, Self::ClientCpu | Self::ServerCpu | Self::Errors)
     }
 
+    /// How many acknowledged operations a percentile takes in each trial; none of other figures.
+    pub(super) fn takes(self) -> Option<u64> {
+        let percent = match self {
+            Self::P50 => 50.0,
+            Self::P95 => 95.0,
+            Self::P99 => 99.0,
+            Self::P999 => 99.9,
+            _ => return None,
+        };
+        Some(enough(percent))
+    }
+
     /// The value with its unit, rounded for readers.
     pub(super) fn shown(self, value: f64) -> String {
         match self {
@@ -99,14 +112,14 @@ impl Figure {
 
     fn of_times(self, times: &LatencyFigures) -> Option<f64> {
         let value = match self {
-            Self::P50 => times.p50_ns,
-            Self::P95 => times.p95_ns,
-            Self::P99 => times.p99_ns,
-            Self::P999 => times.p999_ns,
-            Self::Max => times.max_ns,
-            _ => return None,
+            Self::P50 => times.p50(),
+            Self::P95 => times.p95(),
+            Self::P99 => times.p99(),
+            Self::P999 => times.p999(),
+            Self::Max => Some(times.max_ns),
+            _ => None,
         };
-        Some(value as f64)
+        value.map(|value| value as f64)
     }
 }
 
@@ -166,7 +179,8 @@ impl TrialFigures {
             .map_or_else(Answers::default, |(_, answers)| *answers)
     }
 
-    /// A figure of all operations together, of one of them, or of a span, which has times only.
+    /// A figure of all operations together, of one of them, or of a span, which has times only. A percentile of too few times is
+    /// none.
     pub(super) fn get(&self, operation: Option<&str>, figure: Figure) -> Option<f64> {
         match operation {
             None => match figure {

@@ -147,7 +147,8 @@ pub struct FigureComparison {
     pub figure: Figure,
     /// The unit of `a` and `b`.
     pub unit: &'static str,
-    /// Geometric mean over the trials of A (of errors the mean): 0 where a trial has 0, none where no trial has the figure.
+    /// Geometric mean over the trials of A (of errors the mean): 0 where a trial has 0, none where no trial has the figure. A
+    /// percentile is of the trials that have enough operations for it.
     pub a: Option<f64>,
     /// Geometric mean over the trials of B, with 0 and none as in `a`.
     pub b: Option<f64>,
@@ -177,6 +178,8 @@ pub enum Assessment {
     NoDifferenceShown,
     /// There is no interval: the trials are too few, or one of them acknowledged nothing.
     TooFewTrials,
+    /// There is no interval: a trial has too few operations for the percentile.
+    TooFewOperations,
     /// There is one run a side, and nothing says how much runs of the same differ.
     OneRunASide,
     /// Other programs kept the machine busy.
@@ -195,6 +198,7 @@ impl Assessment {
             Self::Worse => "worse",
             Self::NoDifferenceShown => "no difference shown",
             Self::TooFewTrials => "too few trials",
+            Self::TooFewOperations => "too few operations",
             Self::OneRunASide => "one run a side",
             Self::Disturbed => "disturbed",
             Self::Void => "void",
@@ -464,6 +468,9 @@ fn one(
         _ => seen,
     };
     let ratio = known.or(seen).map(|difference| difference.ratio());
+    let has_too_few = |side: &[Vec<TrialFigures>]| {
+        figure.takes().is_some() && side.iter().flatten().any(|trial| trial.get(operation, figure).is_none())
+    };
     let unsaid = unsaid.or_else(|| void.as_ref().map(|_| Assessment::Void));
     let assessment = unsaid.unwrap_or(match ratio {
         Some(ratio) if ratio.interval.is_some() => match known {
@@ -472,6 +479,7 @@ fn one(
             Some(_) if (ratio.estimate > 1.0) == figure.more_is_better() => Assessment::Better,
             Some(_) => Assessment::Worse,
         },
+        _ if has_too_few(a) || has_too_few(b) => Assessment::TooFewOperations,
         _ => Assessment::TooFewTrials,
     });
     let mean = |values: &[f64]| match figure {
@@ -722,7 +730,7 @@ mod tests {
         let of_delivery = |figure: &&FigureComparison| figure.operation.as_deref() == Some("delivery");
         let figures: Vec<Figure> =
             compared.pairs[0].figures.iter().filter(of_delivery).map(|figure| figure.figure).collect();
-        assert_eq!(figures, [Figure::P50, Figure::P95, Figure::P99, Figure::P999, Figure::Max]);
+        assert_eq!(figures, [Figure::P50, Figure::P95, Figure::P99, Figure::Max]);
         let rulings: Vec<&Ruling> = compared.judged.iter().map(|judged| &judged.ruling).collect();
         assert!(
             matches!(rulings[..], [Ruling::Shown, Ruling::Excluded, Ruling::Inconclusive(_)]),
@@ -830,6 +838,61 @@ mod tests {
         let compared = sides((&[&result], &[]), (&[&after], &[]), &["throughput<0.95"], Some(0.01)).unwrap();
         assert_eq!(compared.judged[0].ruling, Ruling::Shown);
         assert!(compared.pairs[0].figures.iter().all(|figure| figure.void.is_none()));
+    }
+
+    /// Gives each operation of each trial so many times, those of a tail among them.
+    fn so_many(result: &mut RunResult, count: u64) {
+        let mut histogram = acidtest_engine::Histogram::new(3).unwrap();
+        (1..=count).for_each(|place| histogram.record(1_000_000 + 10_000 * place).unwrap());
+        let times = crate::LatencyFigures::of(&histogram);
+        for trial in result.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
+            for operation in &mut trial.operations {
+                operation.service.insert("ok".to_owned(), times.clone());
+            }
+        }
+    }
+
+    /// The p99 of 200 operations is about their maximum.
+    #[test]
+    fn percentiles_of_a_few_operations_are_neither_shown_nor_judged() {
+        let conditions =
+            ["capture:p99>1.2", "p99>1.2", "p99.9>0.5", "delete:p99>1", "capture:p95>1.2", "p50>1.2"];
+        let lacks = |what: &str| {
+            Ruling::Inconclusive(format!(
+                "a trial of A or B has no {what} acknowledged operations: run longer trials"
+            ))
+        };
+        let expected = [
+            lacks("capture:p99, which takes 1,000"),
+            lacks("p99, which takes 1,000"),
+            lacks("p99.9, which takes 10,000"),
+            Ruling::Inconclusive("A or B has no such figure, or not in every trial".to_owned()),
+            Ruling::Excluded,
+            Ruling::Excluded,
+        ];
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+        so_many(&mut result, 200);
+        let compared = within(&result, &["lock=soft"], &["lock=native"], &conditions).unwrap();
+        let rulings: Vec<_> = compared.judged.iter().map(|judged| judged.ruling.clone()).collect();
+        assert_eq!(rulings, expected);
+        let of_captures = |compared: &Comparison| -> Vec<(Figure, Assessment)> {
+            let figures = compared.pairs[0].figures.iter();
+            let of = figures.filter(|each| each.operation.as_deref() == Some("capture"));
+            of.map(|each| (each.figure, each.assessment)).collect()
+        };
+        let figures: Vec<Figure> = of_captures(&compared).into_iter().map(|(figure, _)| figure).collect();
+        assert_eq!(figures, [Figure::Throughput, Figure::P50, Figure::P95, Figure::Max]);
+        let why = "a percentile that fewer than 10 times lie beyond is not shown";
+        for shown in [compared.render(PLAIN), compared.html().into_string()] {
+            assert!(shown.contains(why) && shown.contains("p95"), "{shown}");
+        }
+        // one trial of B has too few of them
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+        result.cells[1].trials[2].operations[0].service.get_mut("ok").unwrap().count = 999;
+        let compared = within(&result, &["lock=soft"], &["lock=native"], &["capture:p99>1.2"]).unwrap();
+        assert_eq!(compared.judged[0].ruling, expected[0]);
+        assert!(of_captures(&compared).contains(&(Figure::P99, Assessment::TooFewOperations)));
+        assert!(compared.render(PLAIN).contains("too few operations"), "{}", compared.render(PLAIN));
     }
 
     /// Cells with lock none are broken on both sides, which neither promised to prevent.

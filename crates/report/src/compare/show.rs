@@ -7,7 +7,9 @@ use super::{Assessment, Comparison, Design, Figure, FigureComparison, Judgement,
 use crate::{
     Style,
     answers::REFUSED_MORE,
-    distinct, page,
+    distinct,
+    latency::LEFT_OUT,
+    page,
     table::{Entry, Table, Tone, Worth, numbered, wrapped},
     tables::{bound, percent, ratio},
 };
@@ -170,6 +172,9 @@ impl Comparison {
                 "rates, times and CPU are void where {REFUSED_MORE}. To compare A and B, have them refuse alike."
             ));
         }
+        if self.pairs.iter().any(is_percentile_left_out) {
+            notes.push(format!("{LEFT_OUT}, in each trial."));
+        }
         for (what, pair) in self.pairs.iter().filter_map(|pair| Some((pair.disturbed.as_ref()?, pair))) {
             notes.push(format!("{}: disturbed, {what}: nothing is shown by it.", pair.b));
         }
@@ -217,6 +222,15 @@ impl Comparison {
             ),
         }
     }
+}
+
+/// Whether a trial of either side has too few of some operation for one of the percentiles.
+fn is_percentile_left_out(pair: &Pair) -> bool {
+    let figures = |figure: Figure| pair.figures.iter().filter(move |each| each.figure == figure);
+    figures(Figure::Max).any(|max| {
+        let highest = figures(Figure::P999).find(|each| each.operation == max.operation);
+        highest.is_none_or(|each| each.assessment == Assessment::TooFewOperations)
+    })
 }
 
 /// The smallest change that would have been shown: `≤ ×0.81`.
@@ -275,7 +289,10 @@ fn assessment(assessment: Assessment) -> Entry {
         Assessment::Better => Tone::Good,
         Assessment::Worse => Tone::Bad,
         Assessment::Void | Assessment::Disturbed => Tone::Doubtful,
-        Assessment::NoDifferenceShown | Assessment::TooFewTrials | Assessment::OneRunASide => Tone::Plain,
+        Assessment::NoDifferenceShown
+        | Assessment::TooFewTrials
+        | Assessment::TooFewOperations
+        | Assessment::OneRunASide => Tone::Plain,
     };
     Entry::toned(assessment.name(), tone)
 }
