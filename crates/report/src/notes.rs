@@ -11,12 +11,12 @@ use acidtest_workloads::{
 
 use crate::{
     CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RestartFigures, RunResult, SHORTEST,
-    TrialResult,
+    Sweep, TrialResult,
     answers::REFUSED_MORE,
     capacity,
     conclusion::excuses,
     count,
-    dimensions::{LOCK, Names, TLS},
+    dimensions::{CLIENTS, LOCK, Names, TLS},
     distinct,
     figure::{nanoseconds, rate, total},
     latency::{LEFT_OUT, is_enough},
@@ -69,7 +69,7 @@ struct Note {
 pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     let searched = result.plan.capacity.is_some();
     let mut notes = meanings(result);
-    notes.extend(if searched { capacity::conclusion::notes(result) } else { statistics(result) });
+    notes.extend(if searched { capacity::conclusion::notes(result) } else { statistics(result, names) });
     notes.extend(data(result, names));
     notes.extend(if searched { Vec::new() } else { sizes(result, names) });
     notes.extend(busy(result, names));
@@ -148,7 +148,7 @@ fn terms(result: &RunResult) -> Vec<String> {
 }
 
 /// How prices and intervals were computed, and how far they can be trusted in this result.
-fn statistics(result: &RunResult) -> Vec<String> {
+fn statistics(result: &RunResult, names: &Names) -> Vec<String> {
     let mut notes = Vec::new();
     let prices = || result.cells.iter().flat_map(|cell| &cell.prices);
     let is_priced = |name: &str| prices().any(|price| price.guarantee == name);
@@ -209,7 +209,6 @@ fn statistics(result: &RunResult) -> Vec<String> {
             result.plan.trials
         ));
     }
-    let most = sweeps.iter().map(|sweep| sweep.points().len()).max();
     if has_law {
         notes.push(
             "scalability: X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther), least squares, intervals by bootstrap; prediction error: \
@@ -217,11 +216,8 @@ fn statistics(result: &RunResult) -> Vec<String> {
              upper bound, and is a guess beyond the clients that were run."
                 .to_owned(),
         );
-    } else if most.is_some_and(|most| most > 2 && most < FEWEST) && result.plan.rates.is_empty() {
-        notes.push(format!(
-            "scalability: a law of three parameters needs {FEWEST} numbers of clients or more."
-        ));
     }
+    notes.extend(unfitted(&sweeps, result, names));
     notes.extend(over_trials(result));
     let unchecked =
         result.cells.iter().any(|cell| !cell.trials.is_empty() && cell.steadiness_of_trials().is_none());
@@ -231,6 +227,31 @@ fn statistics(result: &RunResult) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Why sweeps have no law of scaling.
+fn unfitted(sweeps: &[Sweep<'_>], result: &RunResult, names: &Names) -> Option<String> {
+    if !result.plan.rates.is_empty() {
+        return None;
+    }
+    let most = sweeps.iter().map(|sweep| sweep.points().len()).max()?;
+    if most < FEWEST {
+        let needs =
+            format!("scalability: a law of three parameters needs {FEWEST} numbers of clients or more.");
+        return (most > 2).then_some(needs);
+    }
+    let names = names.without(CLIENTS);
+    let said = sweeps.iter().filter_map(|sweep| {
+        let why = sweep.unfit.as_ref().filter(|_| sweep.cells.len() >= FEWEST)?;
+        Some(format!("{}, because {why}", names.cell(sweep.cells.values().next()?)))
+    });
+    let said: Vec<String> = said.collect();
+    let rest = said.len().saturating_sub(NAMED);
+    let more = if rest > 0 { format!("; and of {rest} more") } else { String::new() };
+    let shown = said.into_iter().take(NAMED).collect::<Vec<_>>().join("; of ");
+    (!shown.is_empty()).then(|| {
+        format!("scalability: no law was fitted to the figures of {shown}{more}: such figures bend the curve as contention does.")
+    })
 }
 
 /// What means over trials and their intervals are, and what a few trials do not tell.

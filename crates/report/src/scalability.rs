@@ -9,6 +9,9 @@
 //! would have a parameter below 0, it is 0 and the others are fitted again. A solver of its own, as it is a 3 × 3
 //! system, and the crates for it bring a linear algebra library along.
 //!
+//! **Only figures that stand.** A rate that is void, or that was measured while other programs used the machine, bends the curve as
+//! contention would, and most where there are many clients: one such number of clients, and the sweep has no law.
+//!
 //! **At least six numbers of clients**: the law has three parameters and passes through any three points; of a fourth and a fifth
 //! it can bend to whatever it is given.
 //!
@@ -28,8 +31,9 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
-    CellResult, Mean, RunResult, TrialResult,
+    CellResult, Mean, RunResult, TrialResult, count,
     dimensions::CLIENTS,
+    notes::disturbing,
     statistics::{SEED, quantile},
 };
 
@@ -87,8 +91,10 @@ pub struct Sweep<'a> {
     /// The sweep's cells, by number of clients.
     pub cells: BTreeMap<u32, &'a CellResult>,
     /// The fitted law; none for fewer than [`FEWEST`] numbers of clients, in an open loop, whose throughput is the rate that was
-    /// offered, and where somebody was served for too little time.
+    /// offered, and where figures of the sweep do not stand.
     pub law: Option<Law>,
+    /// Why figures of the sweep do not stand, and at which numbers of clients; none where all of them do.
+    pub unfit: Option<String>,
 }
 
 impl Sweep<'_> {
@@ -120,11 +126,34 @@ pub fn sweeps(result: &RunResult) -> Vec<Sweep<'_>> {
         }
     }
     sweeps.retain(|sweep| sweep.len() > 1);
-    sweeps.into_iter().map(|cells| Sweep { law: law_of(&cells), cells }).collect()
+    let sweep = sweeps.into_iter().map(|cells| {
+        let unfit = unfit(&cells, result);
+        Sweep { law: if unfit.is_none() { law_of(&cells) } else { None }, unfit, cells }
+    });
+    sweep.collect()
+}
+
+/// Why the figures of some cells cannot be fitted to, and at which numbers of clients.
+fn unfit(cells: &BTreeMap<u32, &CellResult>, result: &RunResult) -> Option<String> {
+    let at = |why: &str, is_so: &dyn Fn(&CellResult) -> bool| {
+        let such = cells.iter().filter(|(_, cell)| is_so(cell));
+        let such: Vec<String> = such.map(|(clients, _)| count(u64::from(*clients))).collect();
+        let (last, others) = such.split_last()?;
+        let others = if others.is_empty() { String::new() } else { others.join(", ") + " and " };
+        let clients = if such == ["1"] { "client" } else { "clients" };
+        Some(format!("{why} at {others}{last} {clients}"))
+    };
+    let said = [
+        at("too little was served", &|cell| !cell.is_serving()),
+        at("somebody was served for less than half of a trial", &|cell| cell.hardly_served().is_some()),
+        at("other programs used the machine", &|cell| disturbing(result, cell).is_some()),
+    ];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 fn law_of(cells: &BTreeMap<u32, &CellResult>) -> Option<Law> {
-    let fits = cells.values().all(|cell| cell.rate.is_none() && cell.hardly_served().is_none());
+    let fits = cells.values().all(|cell| cell.rate.is_none());
     let trials = cells.iter().map(|(clients, cell)| {
         let whole: Vec<f64> = cell.whole_trials().filter_map(TrialResult::served_per_second).collect();
         (f64::from(*clients), whole)
@@ -508,5 +537,30 @@ mod tests {
             assert!(low <= 0.05 && high.unwrap() >= 0.05, "{law:?}");
         }
         assert!(super::sweeps(&Grid::default().result()).is_empty());
+    }
+
+    /// One number of clients whose rate is void, or that others disturbed, and the sweep has no law; the one beside it keeps its own.
+    #[test]
+    fn no_law_is_fitted_to_figures_that_do_not_stand() {
+        let grid =
+            Grid { clients: &[1, 2, 4, 8, 16, 32], locks: &[Lock::Soft, Lock::Native], ..Grid::default() };
+        let check = |why: &str, change: fn(&mut TrialResult)| {
+            let mut result = grid.result();
+            let most = result.cells.iter_mut().filter(|cell| cell.clients >= 16 && cell.lock == Lock::Native);
+            most.flat_map(|cell| &mut cell.trials).for_each(change);
+            let [soft, native] = sweeps(&result).try_into().unwrap();
+            assert!(soft.law.is_some() && soft.unfit.is_none() && soft.cells[&1].lock == Lock::Soft, "{why}");
+            assert_eq!((native.law, native.unfit.as_deref()), (None, Some(why)));
+            let text = crate::render(&result, crate::Style { color: false, width: None }).unwrap();
+            let note = format!("no law was fitted to the figures of sqlite native, because {why}");
+            assert!(text.contains(&note), "{text}");
+        };
+        check("too little was served at 16 and 32 clients", |trial| {
+            let captures = &mut trial.operations[0];
+            captures.service.insert("failed".to_owned(), captures.service["ok"].clone());
+        });
+        check("other programs used the machine at 16 and 32 clients", |trial| {
+            trial.resources.machine.cpu_mean += 8.0;
+        });
     }
 }
