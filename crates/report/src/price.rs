@@ -272,7 +272,8 @@ impl RunResult {
     }
 
     /// Prices every guarantee of every cell that has a capacity, where the grid has the same cell without the guarantee and with a
-    /// capacity: the ratio of the even odds, whose intervals make its own.
+    /// capacity: the ratio of the even odds, whose intervals make its own; or, where one of the two has none to compare, the ratio
+    /// of the capacities, which has no interval.
     pub(crate) fn price_capacities(&mut self) {
         let prices: Vec<Vec<Price>> = self
             .cells
@@ -284,32 +285,35 @@ impl RunResult {
         }
     }
 
+    /// Makes the prices of an older search those of a new one: where one side had no even odds to compare, the capacity of the one
+    /// was held against the even odds of the other.
+    pub(crate) fn restore_prices_of_capacities(&mut self) {
+        let mut prices = self.cells.iter().flat_map(|cell| &cell.prices);
+        if self.plan.capacity.is_some() && prices.any(|price| price.throughput.interval.is_none()) {
+            self.price_capacities();
+        }
+    }
+
     fn price_of_capacity(&self, guarantee: Priceable, cell: &CellResult) -> Option<Price> {
         let base = &self.cells[self.baseline(guarantee, cell)?];
-        let of = |cell: &CellResult| {
-            let capacity = cell.capacity.as_ref()?;
-            let rate = capacity.carried?;
-            // even odds that lie above what may be given, because the audit broke there, are not what is compared
-            let odds = capacity.even_odds.filter(|_| matches!(capacity.limit, Limit::Objective { .. }));
-            Some((odds.map_or(rate, |odds| odds.per_second), odds, capacity.probes))
+        let (of_cell, of_base) = (cell.capacity.as_ref()?, base.capacity.as_ref()?);
+        let capacities = (of_cell.carried?, of_base.carried?);
+        let half = |odds: RateEstimate| (odds.high / odds.low).ln() / 2.0;
+        // the capacity lies below the even odds by what probes differ by, so that only like is compared with like
+        let (estimate, interval) = match (even_odds(cell), even_odds(base)) {
+            (Some(with), Some(without)) => {
+                let estimate = with.per_second / without.per_second;
+                let (middle, half) = (estimate.ln(), half(with).hypot(half(without)));
+                (estimate, Some(((middle - half).exp(), (middle + half).exp())))
+            }
+            _ => (capacities.0 / capacities.1, None),
         };
-        let ((with, one, probes), (without, other, of_base)) = (of(cell)?, of(base)?);
-        let half = |estimate: RateEstimate| (estimate.high / estimate.low).ln() / 2.0;
-        let interval = one.zip(other).map(|(one, other)| {
-            let (middle, half) = ((with / without).ln(), half(one).hypot(half(other)));
-            ((middle - half).exp(), (middle + half).exp())
-        });
+        let trials = of_cell.probes.min(of_base.probes);
         Some(Price {
             guarantee: guarantee.one.name.to_owned(),
             of: guarantee.value(cell, base),
             against: guarantee.value(base, cell),
-            throughput: Ratio {
-                estimate: with / without,
-                interval,
-                method: None,
-                paired: false,
-                trials: probes.min(of_base),
-            },
+            throughput: Ratio { estimate, interval, method: None, paired: false, trials },
             p99: None,
             client_cpu: None,
             server_cpu: None,
@@ -321,6 +325,18 @@ impl RunResult {
     pub(crate) fn has_baseline(&self, guarantee: Priceable, cell: &CellResult) -> bool {
         self.cells.iter().any(|other| guarantee.is_without(other, cell))
     }
+}
+
+/// The even odds of a cell's search, as they are compared with another's; none where they are not known, or where the store may not
+/// be offered as much: because the audit broke at that rate or below it, or could not tell.
+fn even_odds(cell: &CellResult) -> Option<RateEstimate> {
+    let capacity = cell.capacity.as_ref()?;
+    let odds = capacity.even_odds?;
+    let broke = |trial: &TrialResult| {
+        trial.rate.is_some_and(|rate| rate <= odds.per_second) && trial.audit.breaks_promise(&cell.without)
+    };
+    let is_walled = matches!(capacity.limit, Limit::Broke { .. } | Limit::Unknown { .. });
+    (!is_walled && !cell.trials.iter().any(broke)).then_some(odds)
 }
 
 /// CPU seconds of the server and of those beside it; none where it is not on this machine.

@@ -59,6 +59,7 @@ pub fn read(text: &str) -> Result<StoredResult, UnreadableResult> {
         serde_json::from_value(upgraded(serde_json::from_str(text)?)?)?
     };
     result.restore_rates().map_err(UnreadableResult::NoHistogram)?;
+    result.restore_prices_of_capacities();
     Ok(StoredResult { format, result })
 }
 

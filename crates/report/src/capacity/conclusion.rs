@@ -267,13 +267,7 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
          closed loop: what the clients reached with no rate set, before the search."
             .to_owned(),
     ];
-    if result.cells.iter().any(|cell| !cell.prices.is_empty()) {
-        notes.push(
-            "price: the ratio of the even odds, against the search with the least of the guarantee that is otherwise the same; its \
-             interval is made of theirs; ≈ marks one inside the noise."
-                .to_owned(),
-        );
-    }
+    notes.extend(prices(result));
     let headroom = found(result).find_map(|(_, found)| found.headroom());
     if let (Some(headroom), Some(growth)) = (headroom, plan.growth) {
         notes.push(format!(
@@ -307,6 +301,31 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Which figures the prices are ratios of: only those of the even odds have an interval.
+fn prices(result: &RunResult) -> Option<String> {
+    let prices = || result.cells.iter().flat_map(|cell| &cell.prices);
+    let (some, all) = (
+        prices().any(|price| price.throughput.interval.is_some()),
+        prices().all(|price| price.throughput.interval.is_some()),
+    );
+    let against = "against the search with the least of the guarantee that is otherwise the same";
+    let odds = format!(
+        "price: the ratio of the even odds, {against}; its interval is made of theirs; ≈ marks one inside the noise."
+    );
+    let why = "in one of the two searches the even odds are not known, or lie at or above a rate at which a promise was broken or it \
+               could not be told";
+    match (some, all) {
+        (true, true) => Some(odds),
+        (true, false) => Some(format!(
+            "{odds} A price (of the capacities) is their ratio instead, and has no interval: {why}."
+        )),
+        (false, true) => None,
+        (false, false) => {
+            Some(format!("price: the ratio of the capacities, {against}; it has no interval: {why}."))
+        }
+    }
 }
 
 #[cfg(test)]

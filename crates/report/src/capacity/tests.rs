@@ -198,6 +198,60 @@ fn a_rate_at_which_the_audit_broke_is_not_given() {
     );
 }
 
+/// A capacity and even odds, which lie above it by what probes differ by, are never held against each other.
+#[test]
+fn prices_of_capacities_compare_like_with_like() {
+    let mut result = searched(begun(&[Lock::None, Lock::Native], &["p99<20ms"]), |_, _, _| {});
+    let (carried, odds) = (700.0, RateEstimate { per_second: 900.0, low: 880.0, high: 920.0, spread: 0.1 });
+    for found in result.cells.iter_mut().filter_map(|cell| cell.capacity.as_mut()) {
+        (found.carried, found.even_odds) = (Some(carried), Some(odds));
+    }
+    let objective = found(&result).limit.clone();
+    let mut priced = |odds: [Option<RateEstimate>; 2], limits: [&Limit; 2]| {
+        for (cell, (odds, limit)) in result.cells.iter_mut().zip(odds.into_iter().zip(limits)) {
+            let found = cell.capacity.as_mut().unwrap();
+            (found.even_odds, found.limit) = (odds, limit.clone());
+        }
+        result.price_capacities();
+        let price = &result.cells[1].prices[0].throughput;
+        (price.estimate, price.interval.is_some(), markdown(&result))
+    };
+    let of_odds = "price: the ratio of the even odds, against";
+    let of_capacities = "price: the ratio of the capacities, against";
+    let twice = RateEstimate { per_second: 1800.0, low: 1760.0, high: 1840.0, spread: 0.1 };
+    let (ratio, has_interval, text) = priced([Some(odds), Some(twice)], [&objective, &Limit::Budget]);
+    assert!((ratio - 2.0).abs() < 1e-9 && has_interval && text.contains(of_odds), "{ratio} {text}");
+    for limit in [Limit::Broke { at: 710.0 }, Limit::Unknown { at: 710.0 }] {
+        for limits in [[&objective, &limit], [&limit, &objective]] {
+            let (ratio, has_interval, text) = priced([Some(odds), Some(twice)], limits);
+            assert!((ratio - 1.0).abs() < 1e-9 && !has_interval, "{ratio}");
+            assert!(text.contains(of_capacities) && !text.contains(of_odds), "{text}");
+            assert!(text.contains("×1.00 (of the capacities)"), "{text}");
+        }
+    }
+    let (ratio, has_interval, _) = priced([Some(odds), None], [&objective, &Limit::Highest]);
+    assert!((ratio - 1.0).abs() < 1e-9 && !has_interval, "{ratio}");
+    // a promise broke below the even odds, though an objective was missed first
+    let both = [Some(odds), Some(twice)];
+    result.cells[1].trials[1].rate = Some(1800.0);
+    result.cells[1].trials[1].audit.findings = vec![Finding::new("oversold", 5, "units", LOCK)];
+    let mut priced = |rate: f64| {
+        for (cell, odds) in result.cells.iter_mut().zip(both) {
+            let found = cell.capacity.as_mut().unwrap();
+            (found.even_odds, found.limit) = (odds, objective.clone());
+        }
+        result.cells[1].trials[1].rate = Some(rate);
+        result.price_capacities();
+        result.cells[1].prices[0].throughput.estimate
+    };
+    let (beyond, below) = (priced(1801.0), priced(1800.0));
+    assert!((beyond - 2.0).abs() < 1e-9 && (below - 1.0).abs() < 1e-9, "{beyond} {below}");
+    // an older program held the one's capacity against the other's even odds
+    result.cells[1].prices[0].throughput.estimate = 0.78;
+    let read = crate::read(&serde_json::to_string(&result).unwrap()).unwrap().result;
+    assert!((read.cells[1].prices[0].throughput.estimate - 1.0).abs() < 1e-9, "{:?}", read.cells[1].prices);
+}
+
 #[test]
 fn a_bench_that_could_not_offer_the_rate_gives_no_capacity() {
     let at_most = |busy: f64, embedded: bool, own: f64, threads| {

@@ -111,7 +111,7 @@ pub(crate) fn capacity_prices(result: &RunResult, columns: &Columns<'_>) -> Tabl
                 || "void (no capacity)".to_owned(),
                 |price| match price.throughput.interval {
                     Some(_) => ratio(&price.throughput),
-                    None => format!("×{} (no interval)", three_digits(price.throughput.estimate)),
+                    None => format!("×{} (of the capacities)", three_digits(price.throughput.estimate)),
                 },
             )));
             table.push(row);
