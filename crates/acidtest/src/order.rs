@@ -20,7 +20,7 @@ pub(crate) fn is_complete(result: &RunResult) -> bool {
     let has_all = |cell: &CellResult| match &cell.capacity {
         Some(found) => found.finished && cell.error.is_none(),
         None if result.plan.capacity.is_some() => false,
-        None => cell.error.is_none() && cell.trials.len() as u64 >= u64::from(result.plan.trials),
+        None => cell.error.is_none() && cell.made_trials().count() as u64 >= u64::from(result.plan.trials),
     };
     !result.interrupted && result.cells.iter().all(has_all)
 }

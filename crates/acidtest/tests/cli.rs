@@ -13,7 +13,7 @@ use std::{
 };
 
 use acidtest_testbed::with_more_time;
-use common::{Bench, CommandResult, busy, signal, until, wait};
+use common::{Bench, CommandResult, break_and_interrupt, busy, signal, until, wait};
 use serde_json::Value;
 
 /// Options for a short trial: of this many operations some are acknowledged, however slow the machine is.
@@ -994,6 +994,34 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     }
 }
 
+/// A promise that was broken in a trial that was interrupted stays broken, whatever is proved by the trial that is made in its place.
+#[test]
+fn a_run_that_goes_on_keeps_the_proof_of_a_broken_promise() {
+    let bench = Bench::new();
+    let words = ["run", "inventory", "--store", "memory", "--durability", "none", "--trials", "2"];
+    bench.run(&brief(&[&words[..], &["--out", "r.json"]].concat())).expect(0);
+    let read = || serde_json::from_str::<Value>(&fs::read_to_string(bench.path("r.json")).unwrap()).unwrap();
+    let mut cut = read();
+    break_and_interrupt(&mut cut);
+    fs::write(bench.path("r.json"), cut.to_string()).unwrap();
+    let gone_on = bench.run(&["run", "--resume", "r.json"]).expect(4);
+    for said in
+        ["Broken, against what was promised: memory native", "trial 2, interrupted", "(1 of 3 trials)"]
+    {
+        assert!(gone_on.stdout.contains(said), "{said}: {}", gone_on.stdout);
+    }
+    let done = read();
+    let trials = done["cells"][0]["trials"].as_array().unwrap();
+    let rounds: Vec<(u64, &str)> = trials
+        .iter()
+        .map(|trial| (trial["round"].as_u64().unwrap(), trial["audit"]["verdict"].as_str().unwrap()))
+        .collect();
+    assert_eq!(rounds, [(1, "holds"), (2, "broken"), (2, "holds")]);
+    let again = bench.run(&["run", "--resume", "r.json"]).expect(4);
+    assert!(again.stderr.contains("the run is complete"), "{}", again.stderr);
+    assert_eq!(read(), done);
+}
+
 /// A trial that was interrupted before anything was acknowledged is no doubt about those before it.
 #[test]
 fn a_trial_that_was_interrupted_in_its_warm_up_is_dropped() {
@@ -1209,7 +1237,8 @@ fn a_long_message_fits_the_terminal() {
         assert_eq!(words(&shown), words(&piped));
     }
     // help has columns of its own
-    let output = on_terminal(&bench, 100, &format!("TERM=xterm NO_COLOR= {}", env!("CARGO_BIN_EXE_acidtest")));
+    let output =
+        on_terminal(&bench, 100, &format!("TERM=xterm NO_COLOR= {}", env!("CARGO_BIN_EXE_acidtest")));
     let coloured = String::from_utf8_lossy(&output.stdout).replace('\r', "");
     assert!(coloured.contains('\u{1b}'), "{coloured}");
     let help = without_colours(coloured);

@@ -6,7 +6,7 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::Bench;
+use common::{Bench, break_and_interrupt};
 use serde_json::Value;
 
 /// Two cells of two trials.
@@ -142,6 +142,17 @@ fn two_plans_are_run_in_turn_and_gone_on_with() {
     let rest = rounds("2").expect(0);
     assert!(rest.stderr.starts_with("1 run\n") && !rest.stderr.contains("round 1"), "{}", rest.stderr);
     assert_eq!(order[..3].iter().map(|file| run(file)).collect::<Vec<_>>(), kept[..3]);
+    // a run that broke a promise before it was interrupted has broken it, whatever the rest of it proves
+    let file = bench.path("turns/b/round-2.json");
+    let mut cut = run("turns/b/round-2.json");
+    break_and_interrupt(&mut cut);
+    fs::write(&file, cut.to_string()).unwrap();
+    for left in ["1 run\n", "0 runs"] {
+        let broken = rounds("2").expect(6);
+        assert!(broken.stderr.starts_with(left), "{}", broken.stderr);
+        assert!(broken.stdout.contains("B's verdict is broken"), "{}", broken.stdout);
+    }
+    fs::write(&file, kept[2].to_string()).unwrap();
     // a gate on such results, as if the second round had been like the first: whatever disturbed one of them blurs no ratio
     for side in ["turns/a", "turns/b"] {
         let [first, second] = [1, 2].map(|round| format!("{side}/round-{round}.json"));

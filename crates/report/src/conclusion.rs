@@ -63,12 +63,18 @@ fn interrupted(result: &RunResult) -> Option<String> {
     if result.plan.capacity.is_some() {
         return Some("The run was interrupted: searches may not have come to their ends.".to_owned());
     }
-    let trials = || result.cells.iter().flat_map(|cell| &cell.trials);
     let asked = u64::from(result.plan.trials).saturating_mul(result.cells.len() as u64);
-    let short = trials().filter(|trial| trial.was_interrupted()).count();
-    let short =
-        if short > 0 { format!(", {} of them cut short", count(short as u64)) } else { String::new() };
-    let made = trials().count() as u64;
+    let rounds = |trials: &mut dyn Iterator<Item = &TrialResult>| -> BTreeSet<u32> {
+        trials.map(|trial| trial.round).collect()
+    };
+    // one that was interrupted may have been made again since
+    let (mut made, mut short) = (0, 0);
+    for cell in &result.cells {
+        let begun = rounds(&mut cell.trials.iter()).len() as u64;
+        made += begun;
+        short += begun - rounds(&mut cell.made_trials()).len() as u64;
+    }
+    let short = if short > 0 { format!(", {} of them cut short", count(short)) } else { String::new() };
     let were = if made == 1 { "was" } else { "were" };
     let (made, asked) = (count(made), count(asked));
     Some(format!("The run was interrupted: {made} of its {asked} trials {were} made{short}."))
@@ -706,6 +712,10 @@ mod tests {
             told(&result),
             "The run was interrupted: 4 of its 6 trials were made, 1 of them cut short."
         );
+        // it was made again since
+        let again = crate::TrialResult { stopped: None, ..result.cells[1].trials[0].clone() };
+        result.cells[1].trials.push(again);
+        assert_eq!(told(&result), "The run was interrupted: 4 of its 6 trials were made.");
         result.plan.capacity = Some(crate::CapacityPlan::default());
         assert!(told(&result).starts_with("The run was interrupted: searches may not"), "{}", told(&result));
     }

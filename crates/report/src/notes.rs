@@ -257,13 +257,14 @@ fn unfitted(sweeps: &[Sweep<'_>], result: &RunResult, names: &Names) -> Option<S
 /// What means over trials and their intervals are, and what a few trials do not tell.
 fn over_trials(result: &RunResult) -> Vec<String> {
     let mut notes = Vec::new();
-    if result.cells.iter().any(|cell| cell.trials.len() > 1) {
+    let measured = || result.cells.iter().map(|cell| cell.measured_trials().len());
+    if measured().any(|trials| trials > 1) {
         notes.push(
             "ok/s is the arithmetic mean over the trials; `acidtest compare` has geometric ones.".to_owned(),
         );
     }
     let has_prices = result.cells.iter().any(|cell| !cell.prices.is_empty());
-    let fewest = result.cells.iter().map(|cell| cell.trials.len()).filter(|trials| *trials > 0).min();
+    let fewest = measured().filter(|trials| *trials > 0).min();
     notes.extend(match fewest {
         Some(1) if has_prices => Some("one trial has no interval: ask for more with --trials.".to_owned()),
         Some(2) => Some("with 2 trials an interval says little: ask for more with --trials.".to_owned()),
@@ -492,7 +493,7 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         notes.extend(trial_notes(trial).into_iter().map(|(sort, text)| Note {
             sort,
             text,
-            about: format!("{name}, trial {}", trial.round),
+            about: format!("{name}, trial {}", trial.label()),
         }));
         notes.extend(plans(trial).into_iter().map(|text| Note {
             sort: "plans",

@@ -132,7 +132,8 @@ pub struct CellResult {
     pub headline: String,
     /// The settings that the server reported; none if it was never reached.
     pub effective: Option<EffectiveSettings>,
-    /// The cell's trials, in the order of their rounds.
+    /// The cell's trials, in the order of their rounds. One that broke a promise before it was interrupted stands before the one that
+    /// was made in its place.
     pub trials: Vec<TrialResult>,
     /// Throughput over the trials: acknowledged operations a second. Computed when the run ends.
     #[serde(default)]
@@ -569,6 +570,13 @@ impl TrialResult {
         self.stopped.as_ref().is_some_and(|stop| stop.reason == "interrupted")
     }
 
+    /// How the trial is told from the cell's others: its round, and whether it was interrupted, as another may have been made of the
+    /// same round.
+    pub(crate) fn label(&self) -> String {
+        let interrupted = if self.was_interrupted() { ", interrupted" } else { "" };
+        format!("{}{interrupted}", self.round)
+    }
+
     /// Operations that ended in a second, with any outcome: what clients reached in a closed loop.
     pub(crate) fn ended_per_second(&self) -> f64 {
         self.arrived.completed as f64 / self.seconds.max(1e-9)
@@ -714,7 +722,7 @@ impl RunResult {
     /// Number of rounds that an interruption divided between two sessions: their trials ran hours apart and are not
     /// compared.
     pub(crate) fn divided_rounds(&self) -> usize {
-        let turns = self.cells.iter().flat_map(|cell| &cell.trials).map(TrialResult::turn);
+        let turns = self.cells.iter().flat_map(CellResult::whole_trials).map(TrialResult::turn);
         let turns: BTreeSet<Turn> = turns.collect();
         let rounds: Vec<u32> = turns.iter().map(|turn| turn.round).collect();
         rounds.chunk_by(|one, next| one == next).filter(|turns| turns.len() > 1).count()
@@ -781,6 +789,11 @@ impl CellResult {
     pub(crate) fn measured_trials(&self) -> Vec<&TrialResult> {
         let whole: Vec<&TrialResult> = self.whole_trials().collect();
         if whole.is_empty() { self.trials.iter().collect() } else { whole }
+    }
+
+    /// The trials that were not interrupted: those that a run which goes on does not make again.
+    pub fn made_trials(&self) -> impl Iterator<Item = &TrialResult> {
+        self.trials.iter().filter(|trial| !trial.was_interrupted())
     }
 
     /// The trials that can be compared: one that was cut short has the time it waited for its server in it.

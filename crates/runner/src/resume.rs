@@ -6,8 +6,8 @@ use acidtest_workloads::lock_namespace;
 
 use crate::{Failure, Target, instance::remove_leftover};
 
-/// The result of the interrupted run, ready to go on: failed cells and the trials that were cut short are tried
-/// again.
+/// The result of the interrupted run, ready to go on: failed cells and the trials that were interrupted are tried again. One that
+/// broke a promise before it was interrupted stays beside the one that is made in its place: the store did break it.
 pub(crate) fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult, Failure> {
     if let Some(differs) = other_machine(&begun.machine, machine) {
         return Err(Failure::Usage(format!(
@@ -17,8 +17,8 @@ pub(crate) fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult
     }
     for cell in &mut begun.cells {
         cell.error = None;
-        // a trial that the interruption cut short does not count as one of the plan's
-        cell.trials.retain(|trial| !trial.was_interrupted());
+        let without = &cell.without;
+        cell.trials.retain(|trial| !trial.was_interrupted() || trial.audit.breaks_promise(without));
     }
     begun.interrupted = false;
     Ok(begun)

@@ -145,6 +145,8 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
             }
         };
     let timed = plan.ops.is_none() && plan.trace.is_none();
+    let machine = machine(environment.lab.root());
+    let begun = begun.map(|begun| resume::go_on(begun, &machine)).transpose()?;
     if let Some(begun) = &begun {
         environment.watcher.observer.go_on(begun);
     }
@@ -153,10 +155,9 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     let trials =
         u32::try_from(least).unwrap_or(u32::MAX) / u32::try_from(cells.len()).unwrap_or(u32::MAX).max(1);
     let driven = if timed { length.saturating_mul(trials) } else { Duration::ZERO };
-    let machine = machine(environment.lab.root());
     let resumed = begun.is_some();
     let result = if let Some(begun) = begun {
-        resume::go_on(begun, &machine)?
+        begun
     } else {
         environment.watcher.observer.doing("measuring what the bench itself costs");
         let null = environment.null;
@@ -316,7 +317,7 @@ impl Runner<'_, '_> {
                     return Ok(());
                 }
                 let cell = &self.result.cells[index];
-                if cell.error.is_some() || cell.trials.iter().any(|trial| trial.round == round) {
+                if cell.error.is_some() || cell.made_trials().any(|trial| trial.round == round) {
                     self.observer().skip();
                     continue;
                 }
@@ -333,7 +334,7 @@ impl Runner<'_, '_> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.plan.seed);
         let mut searched: Vec<usize> = (0..self.cells.len()).collect();
         for cell in &self.result.cells {
-            cell.trials.iter().for_each(|_| self.environment.watcher.observer.skip());
+            cell.made_trials().for_each(|_| self.environment.watcher.observer.skip());
         }
         while !searched.is_empty() {
             searched.shuffle(&mut rng);

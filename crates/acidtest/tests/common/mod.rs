@@ -14,7 +14,7 @@ use std::{
 };
 
 pub use acidtest_testbed::wanted;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Longest time for any event that must happen, on a machine that has other things to do.
@@ -36,6 +36,17 @@ pub fn busy<T>(work: impl FnOnce() -> T) -> T {
         worked
     });
     worked.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+}
+
+/// Makes of the last trial of a result's first cell one that sold what was not there, and was interrupted then.
+pub fn break_and_interrupt(result: &mut Value) {
+    let trial = result["cells"][0]["trials"].as_array_mut().unwrap().last_mut().unwrap();
+    trial["stopped"] = json!({"reason": "interrupted", "detail": ""});
+    trial["audit"]["verdict"] = "broken".into();
+    let findings = trial["audit"]["findings"].as_array_mut().unwrap();
+    let lock = findings.iter_mut().find(|finding| finding["guarantee"] == "lock").unwrap();
+    lock["count"] = 5.into();
+    result["interrupted"] = true.into();
 }
 
 /// A working folder and a lab for one test. The lab must be empty at the test's end.

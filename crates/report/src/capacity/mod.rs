@@ -153,7 +153,7 @@ pub enum Limit {
     Unfinished,
 }
 
-/// What was measured at one rate of a search: medians over its probes.
+/// What was measured at one rate of a search: medians over its probes, without those that were interrupted where there are others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateFigures {
     /// The rate, in operations a second.
@@ -402,9 +402,13 @@ impl<'a> Told<'a> {
         let longest = result.plan.duration.0;
         let lengths = Lengths { all: FEWEST, least: FEWEST, shortest: longest, longest };
         let mut told = Self { search: None, probes: Vec::new(), is_lost: false, lengths, cell };
-        // the clock of an interrupted trial did not run to its end
-        for trial in cell.trials.iter().filter(|trial| !trial.was_interrupted()) {
+        // the clock of an interrupted trial did not run to its end: it tells of nothing but the promise that it broke
+        let breaks = |trial: &TrialResult| trial.audit.breaks_promise(&cell.without);
+        // what closed loops that were interrupted had reached when they broke one
+        let mut broke = Vec::new();
+        for trial in cell.trials.iter().filter(|trial| !trial.was_interrupted() || breaks(trial)) {
             match (trial.rate, &mut told.search) {
+                (None, None) if trial.was_interrupted() => broke.push(trial.ended_per_second()),
                 (None, None) if trial.stopped.is_some() => told.is_lost = true,
                 (None, None) => {
                     let closed = trial.ended_per_second();
@@ -412,17 +416,11 @@ impl<'a> Told<'a> {
                     let lowest = told.lengths.lowest_rate();
                     let took = trial.took_seconds.unwrap_or(trial.seconds);
                     told.search = Search::new(plan.settings(closed, took, lowest, result.plan.demand)).ok();
-                    if let (Some(search), true) =
-                        (&mut told.search, trial.audit.breaks_promise(&cell.without))
-                    {
-                        let ended = Ended::Broke;
-                        search.told(Observation {
-                            rate: closed,
-                            ended,
-                            margins: Vec::new(),
-                            latency: None,
-                            seconds: 0.0,
-                        });
+                    let Some(search) = &mut told.search else { continue };
+                    for reached in broke.drain(..).chain(breaks(trial).then_some(closed)) {
+                        // one in which nothing had ended yet was under the same load as this one
+                        let rate = if reached > 0.0 { reached.min(closed) } else { closed };
+                        search.told(without_figures(rate, Ended::Broke));
                     }
                 }
                 (Some(rate), Some(search)) => {
@@ -438,13 +436,7 @@ impl<'a> Told<'a> {
         if let (Some(search), true) = (&mut told.search, cell.error.is_some())
             && let Step::Probe(rate) = search.next()
         {
-            search.told(Observation {
-                rate,
-                ended: Ended::Gone,
-                margins: Vec::new(),
-                latency: None,
-                seconds: 0.0,
-            });
+            search.told(without_figures(rate, Ended::Gone));
         }
         told.is_lost |= told.search.is_none() && cell.error.is_some();
         Ok(Some(told))
@@ -518,32 +510,41 @@ impl<'a> Told<'a> {
     }
 }
 
+/// How something ended that was not measured at a rate, or not at all.
+fn without_figures(rate: f64, ended: Ended) -> Observation {
+    Observation { rate, ended, margins: Vec::new(), latency: None, seconds: 0.0 }
+}
+
 fn at_one_rate(probes: &[&(Probe, Observation)]) -> RateFigures {
+    let whole: Vec<&(Probe, Observation)> =
+        probes.iter().copied().filter(|(probe, _)| !probe.was_interrupted).collect();
+    let measured = if whole.is_empty() { probes } else { &whole };
     let ended = |wanted: fn(&Ended) -> bool| probes.iter().filter(|(_, told)| wanted(&told.ended)).count();
     let met = ended(|ended| *ended == Ended::Met);
     let missed = ended(|ended| matches!(ended, Ended::Missed { .. }));
-    let mut names: Vec<&String> = probes.iter().flat_map(|(probe, _)| probe.times.keys()).collect();
+    let mut names: Vec<&String> = measured.iter().flat_map(|(probe, _)| probe.times.keys()).collect();
     names.sort_unstable();
     names.dedup();
     let times = names.into_iter().map(|name| {
         let of = |figure: fn(&OperationTimes) -> Option<f64>| {
             // what was not served is slower than any other
-            let seen = probes.iter().filter_map(|(probe, _)| probe.times.get(name));
+            let seen = measured.iter().filter_map(|(probe, _)| probe.times.get(name));
             median(seen.map(|times| figure(times).unwrap_or(f64::INFINITY))).filter(|time| time.is_finite())
         };
-        let operations = probes.iter().filter_map(|(probe, _)| probe.times.get(name)?.operations).min();
+        let operations = measured.iter().filter_map(|(probe, _)| probe.times.get(name)?.operations).min();
         let (p50_ns, p99_ns) = (of(|times| times.p50_ns), of(|times| times.p99_ns));
         (name.clone(), OperationTimes { p50_ns, p99_ns, operations })
     });
-    let used =
-        |figure: fn(&Used) -> Option<f64>| median(probes.iter().filter_map(|(probe, _)| figure(&probe.used)));
+    let used = |figure: fn(&Used) -> Option<f64>| {
+        median(measured.iter().filter_map(|(probe, _)| figure(&probe.used)))
+    };
     RateFigures {
         per_second: probes.first().map_or(0.0, |(_, told)| told.rate),
         met,
         missed,
         other: probes.len() - met - missed,
         verdict: probes.iter().map(|(probe, _)| probe.verdict).max().unwrap_or(Verdict::Unknown),
-        errors: median(probes.iter().map(|(probe, _)| probe.errors)).unwrap_or(0.0),
+        errors: median(measured.iter().map(|(probe, _)| probe.errors)).unwrap_or(0.0),
         times: times.collect(),
         used: Used {
             client_cores: used(|used| Some(used.client_cores)).unwrap_or(0.0),

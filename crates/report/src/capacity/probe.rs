@@ -32,12 +32,15 @@ pub(super) struct Probe {
     pub(super) used: Used,
     /// Response times by operation, or times by span.
     served: BTreeMap<String, Served>,
-    offered: bool,
+    /// Operations that were offered.
+    offered: f64,
     /// How it ended, whatever was measured: a broken promise, a store that was lost, a bench that was.
     settled: Option<Ended>,
     bench: bool,
     /// Whether other programs used so much of the machine that nothing can be said of the store.
     disturbed: bool,
+    /// Whether the user ended it early: its figures are then not those of the rate.
+    pub(super) was_interrupted: bool,
     seconds: f64,
 }
 
@@ -166,10 +169,11 @@ impl Probe {
             times,
             used: used(trial, cell),
             served,
-            offered: offered > 0.0,
+            offered,
             settled,
             bench: is_bench_limited(trial, cell, result),
             disturbed: !is_shared && others >= OTHERS * result.machine.cores as f64,
+            was_interrupted: trial.was_interrupted(),
             seconds: trial.took_seconds.unwrap_or_else(seconds),
         })
     }
@@ -193,12 +197,13 @@ impl Probe {
             Some(_) if self.bench => Ended::BenchLimited,
             Some((objective, (_, ratio))) => Ended::Missed { objective, ratio: *ratio },
             // a verdict that is broken without breaking a promise is as it was to be expected
-            None if !self.offered || self.verdict == Verdict::Unknown || !is_judged => Ended::Unknown,
+            None if self.offered <= 0.0 || self.verdict == Verdict::Unknown || !is_judged => Ended::Unknown,
             None => Ended::Met,
         });
         let slowest = self.times.values().map(|times| times.p99_ns);
         let latency = slowest.collect::<Option<Vec<f64>>>().and_then(|all| all.into_iter().reduce(f64::max));
         let latency = latency.map(|nanoseconds| nanoseconds / 1e9);
+        let (margins, latency) = if self.was_interrupted { (Vec::new(), None) } else { (margins, latency) };
         Observation { rate, ended, margins, latency, seconds: self.seconds }
     }
 

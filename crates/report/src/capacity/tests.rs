@@ -198,6 +198,74 @@ fn a_rate_at_which_the_audit_broke_is_not_given() {
     );
 }
 
+/// The user ended it early.
+fn interrupted(trial: TrialResult) -> TrialResult {
+    let stopped = StopFigures { reason: "interrupted".to_owned(), detail: String::new() };
+    TrialResult { stopped: Some(stopped), ..trial }
+}
+
+/// A probe, or the closed loop before them, that broke a promise and was interrupted then: the search that goes on knows of it.
+#[test]
+fn a_rate_at_which_an_interrupted_trial_broke_a_promise_is_not_given() {
+    let broken = |mut trial: TrialResult| {
+        trial.audit.findings = vec![Finding::new("oversold", 5, "units", LOCK)];
+        trial.audit.verdict = Verdict::Broken;
+        interrupted(trial)
+    };
+    let search = || {
+        let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+        let like = result.cells[0].trials.remove(0);
+        (result, like)
+    };
+    let to_its_end = |mut result: RunResult, like: &TrialResult| {
+        while let next @ (Next::ClosedLoop | Next::Probe { .. }) =
+            result.next_probe(&result.cells[0]).unwrap()
+        {
+            let round = u32::try_from(result.cells[0].trials.len()).unwrap() + 1;
+            let trial = match next {
+                Next::Probe { rate, .. } => at_rate(like, rate, round),
+                _ => closed_loop(like),
+            };
+            result.cells[0].trials.push(trial);
+        }
+        result.find_capacities().unwrap();
+        result
+    };
+    let (mut result, like) = search();
+    let mut slow = at_rate(&like, 450.0, 3);
+    slow.operations[0] = operation(&like.operations[0], "capture", &[("ok", 900.0, 1000)]);
+    result.cells[0].trials = vec![closed_loop(&like), at_rate(&like, 450.0, 2), broken(slow)];
+    let result = to_its_end(result, &like);
+    let found_there = found(&result);
+    assert_eq!(found_there.limit, Limit::Broke { at: 450.0 });
+    assert!((400.0..450.0).contains(&found_there.carried.unwrap()), "{found_there:?}");
+    let at_it = found_there.curve.iter().find(|figures| is_same(figures.per_second, 450.0)).unwrap();
+    assert_eq!((at_it.met, at_it.other, at_it.verdict), (1, 1, Verdict::Broken));
+    // what it measured before it was interrupted is in no median
+    let alone = at_one_rate(&[&{
+        let probe = Probe::of(&result.cells[0].trials[1], &result.cells[0], &result).unwrap();
+        let observation = probe.observation(450.0, &[]);
+        (probe, observation)
+    }]);
+    assert_eq!((&at_it.times, at_it.used), (&alone.times, alone.used));
+    // of the closed loop: the rate that it had reached, or that of the one made in its place where nothing had ended yet
+    for (completed, at) in [(4_000, 400.0), (0, 900.0), (90_000, 900.0)] {
+        let (mut result, like) = search();
+        let mut first = broken(closed_loop(&like));
+        first.arrived.completed = completed;
+        result.cells[0].trials = vec![first];
+        assert_eq!(result.next_probe(&result.cells[0]).unwrap(), Next::ClosedLoop);
+        result.cells[0].trials.push(closed_loop(&like));
+        let result = to_its_end(result, &like);
+        let carried = found(&result).carried.unwrap();
+        assert!(carried < at && carried > 0.8 * at.min(790.0), "{completed}: {:?}", found(&result));
+    }
+    // one that broke nothing tells nothing
+    let (mut result, like) = search();
+    result.cells[0].trials = vec![closed_loop(&like), interrupted(at_rate(&like, 450.0, 2))];
+    assert!(found(&to_its_end(result, &like)).carried.is_some_and(|carried| carried > 670.0));
+}
+
 /// A capacity and even odds, which lie above it by what probes differ by, are never held against each other.
 #[test]
 fn prices_of_capacities_compare_like_with_like() {
@@ -320,8 +388,7 @@ fn of_a_store_that_is_lost_what_is_known_is_kept() {
     assert_eq!(result.next_probe(&result.cells[0]).unwrap(), Next::Nothing);
     result.cells[0].error = None;
     // a trial that was interrupted is none
-    let stopped = StopFigures { reason: "interrupted".to_owned(), detail: String::new() };
-    result.cells[0].trials.push(TrialResult { stopped: Some(stopped), ..at_rate(&like, 900.0, 3) });
+    result.cells[0].trials.push(interrupted(at_rate(&like, 900.0, 3)));
     result.find_capacities().unwrap();
     assert_eq!(found(&result).probes, 1);
     assert_eq!(found(&result).limit, Limit::Unfinished);

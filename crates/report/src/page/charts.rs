@@ -225,15 +225,15 @@ pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
             color,
             ..Curve::default()
         };
-        let round = trial.round;
-        rates.push(line(format!("trial {round}"), seconds.iter().map(|second| second.ok).collect(), false));
+        let label = trial.label();
+        rates.push(line(format!("trial {label}"), seconds.iter().map(|second| second.ok).collect(), false));
         times.push(line(
-            format!("trial {round} p99"),
+            format!("trial {label} p99"),
             seconds.iter().map(|second| second.p99).collect(),
             false,
         ));
         times.push(line(
-            format!("trial {round} p50"),
+            format!("trial {label} p50"),
             seconds.iter().map(|second| second.p50).collect(),
             true,
         ));
@@ -248,15 +248,15 @@ pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
 
 /// The gauge's value at each second, one line for each trial.
 fn gauge(cell: &CellResult, id: &str) -> Option<Chart> {
-    let seen = cell.trials.iter().filter_map(|trial| Some((trial.round, trial.gauge.as_ref()?)));
+    let seen = cell.trials.iter().filter_map(|trial| Some((trial.label(), trial.gauge.as_ref()?)));
     let lines: Vec<Curve> = seen
         .clone()
         .enumerate()
-        .map(|(place, (round, gauge))| {
+        .map(|(place, (label, gauge))| {
             let step = gauge.each_second.len().div_ceil(POINTS).max(1);
             let points = || gauge.each_second.iter().enumerate().step_by(step);
             Curve {
-                label: format!("trial {round}"),
+                label: format!("trial {label}"),
                 x: points().map(|(second, _)| second as f64).collect(),
                 y: points().map(|(_, value)| *value as f64).collect(),
                 color: place % LINES,

@@ -396,7 +396,7 @@ fn trials(cell: &CellResult) -> Table {
             .map(|(operation, first)| format!("{operation} {}", nanoseconds(*first as f64)))
             .collect();
         let mut row = vec![
-            Entry::right(trial.round),
+            Entry::right(trial.label()),
             Entry::verdict(trial.audit.to_string(), verdict),
             Entry::right(
                 trial
@@ -447,7 +447,7 @@ fn said(trial: &TrialResult) -> Markup {
         trial.audit.evidence.iter().map(|(name, value)| format!("{name} {value}")).collect();
     html! {
         details {
-            summary { "Trial " (trial.round) ": audit" @if !trial.faults.is_empty() { ", errors" } @if !trial.server_log.is_empty() { ", log" } }
+            summary { "Trial " (trial.label()) ": audit" @if !trial.faults.is_empty() { ", errors" } @if !trial.server_log.is_empty() { ", log" } }
             p { "Looked for: " (findings.join(", ")) "." }
             p { "Evidence: " (evidence.join(", ")) "." }
             @if let Some(reason) = &trial.audit.reason { p { (reason) } }

@@ -57,7 +57,7 @@ pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
         let headroom = found.headroom();
         row.extend(demand.then(|| or_none(headroom.map(|room| format!("×{}", three_digits(room.times))))));
         row.extend(growth.then(|| or_none(headroom.and_then(|room| room.days).map(days))));
-        let closed = cell.trials.iter().find(|trial| trial.rate.is_none());
+        let closed = cell.made_trials().find(|trial| trial.rate.is_none());
         row.push(or_none(closed.map(|trial| rate(trial.ended_per_second()) + "/s")));
         row.push(Entry::right(found.probes));
         table.push(row);

@@ -5,9 +5,9 @@ use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 use crate::told::{Bench, Step, Teller, plan};
 use acidtest_engine::Progress;
 use acidtest_model::Span;
-use acidtest_report::{Plan, RunResult};
+use acidtest_report::{Plan, RunResult, SoFar, StopFigures};
 use acidtest_runner::{Failure, Finished, Interrupt, Observer, Silent};
-use acidtest_workloads::Verdict;
+use acidtest_workloads::{Finding, Verdict, guarantee::LOCK};
 
 fn verdicts(result: &RunResult) -> Vec<Vec<Verdict>> {
     let of =
@@ -86,6 +86,97 @@ fn what_was_made_before_a_failure_is_kept() {
     let rounds: Vec<(u32, u32)> =
         result.cells[0].trials.iter().map(|trial| (trial.round, trial.session)).collect();
     assert_eq!(rounds, [(1, 1), (2, 1), (3, 2), (4, 2)]);
+}
+
+/// Interrupts the run when so many trials are in its result.
+struct After(u64, Interrupt);
+
+impl Observer for After {
+    fn kept(&mut self, result: &RunResult, _: usize) {
+        if result.cells.iter().map(|cell| cell.trials.len() as u64).sum::<u64>() >= self.0 {
+            self.1.set();
+        }
+    }
+}
+
+/// Trials that were skipped, and those that were begun.
+#[derive(Default)]
+struct Counted {
+    skipped: u32,
+    begun: u32,
+    all: (u64, u64),
+    /// What was told of the run that goes on.
+    broken: u64,
+}
+
+impl Observer for Counted {
+    fn go_on(&mut self, begun: &RunResult) {
+        self.broken = SoFar::of(begun).broken;
+    }
+
+    fn start(&mut self, least: u64, most: u64, _: Option<Duration>) {
+        self.all = (least, most);
+    }
+
+    fn begin(&mut self, _: &str) {
+        self.begun += 1;
+    }
+
+    fn skip(&mut self) {
+        self.skipped += 1;
+    }
+}
+
+/// Makes of a cell's last trial one that was interrupted, after it had broken what was promised.
+fn interrupt_last(result: &mut RunResult, broke: bool) {
+    let trial = result.cells[0].trials.last_mut().unwrap();
+    trial.stopped = Some(StopFigures { reason: "interrupted".to_owned(), detail: String::new() });
+    trial.throughput = 1.0;
+    if broke {
+        trial.audit.verdict = Verdict::Broken;
+        trial.audit.findings = vec![Finding::new("oversold", 5, "units", LOCK)];
+    }
+    result.interrupted = true;
+}
+
+/// What a trial proved before it was interrupted stays proved; its round is made again, and it is in no mean.
+#[test]
+fn a_promise_that_an_interrupted_trial_broke_stays_broken() {
+    let store = Teller::new("good");
+    let bench = Bench::new();
+    let interrupt = Interrupt::default();
+    let mut after = After(2, interrupt.clone());
+    let mut cut = bench.run(&plan(3), vec![store.target()], None, &mut after, &interrupt).unwrap().result;
+    assert_eq!((verdicts(&cut), cut.interrupted), (vec![vec![HELD; 2]], true));
+    interrupt_last(&mut cut, true);
+    let go_on = |begun: RunResult, observer: &mut dyn Observer, interrupt: &Interrupt| {
+        bench.run(&plan(3), vec![store.target()], Some(begun), observer, interrupt).unwrap().result
+    };
+    let mut counted = Counted::default();
+    let done = go_on(cut.clone(), &mut counted, &Interrupt::default());
+    assert_eq!((counted.skipped, counted.begun, counted.all, counted.broken), (1, 2, (3, 3), 1));
+    let trials = |result: &RunResult| -> Vec<(u32, u32, Verdict)> {
+        let all = &result.cells[0].trials;
+        all.iter().map(|trial| (trial.round, trial.session, trial.audit.verdict)).collect()
+    };
+    let broke = (2, 1, Verdict::Broken);
+    assert_eq!(trials(&done), [(1, 1, HELD), broke, (2, 2, HELD), (3, 2, HELD)]);
+    let cell = &done.cells[0];
+    assert!(cell.breaks_promise() && cell.verdict() == Verdict::Broken && !done.interrupted);
+    let mean = cell.mean.as_ref().unwrap();
+    let whole: f64 = cell.made_trials().map(|trial| trial.throughput).sum::<f64>() / 3.0;
+    assert!((mean.estimate / whole - 1.0).abs() < 1e-9, "{} {whole}", mean.estimate);
+    // interrupted once more, in the next round, where it broke nothing: that trial alone is made anew
+    let interrupt = Interrupt::default();
+    let mut again = go_on(cut, &mut After(3, interrupt.clone()), &interrupt);
+    interrupt_last(&mut again, false);
+    assert_eq!(trials(&again), [(1, 1, HELD), broke, (2, 2, HELD)]);
+    let done = go_on(again, &mut Silent, &Interrupt::default());
+    assert_eq!(trials(&done), [(1, 1, HELD), broke, (2, 2, HELD), (3, 2, HELD)]);
+    // a run that has every trial has none to make
+    let mut counted = Counted::default();
+    let same = go_on(done.clone(), &mut counted, &Interrupt::default());
+    assert_eq!((counted.skipped, counted.begun, trials(&same)), (3, 0, trials(&done)));
 }
 
 /// A final state that cannot be read proves nothing, and is no failure of the run.
