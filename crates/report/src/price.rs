@@ -297,7 +297,6 @@ impl RunResult {
     fn price_of_capacity(&self, guarantee: Priceable, cell: &CellResult) -> Option<Price> {
         let base = &self.cells[self.baseline(guarantee, cell)?];
         let (of_cell, of_base) = (cell.capacity.as_ref()?, base.capacity.as_ref()?);
-        let capacities = (of_cell.carried?, of_base.carried?);
         let half = |odds: RateEstimate| (odds.high / odds.low).ln() / 2.0;
         // the capacity lies below the even odds by what probes differ by, so that only like is compared with like
         let (estimate, interval) = match (even_odds(cell), even_odds(base)) {
@@ -306,7 +305,7 @@ impl RunResult {
                 let (middle, half) = (estimate.ln(), half(with).hypot(half(without)));
                 (estimate, Some(((middle - half).exp(), (middle + half).exp())))
             }
-            _ => (capacities.0 / capacities.1, None),
+            _ => (of_cell.carried? / of_base.carried?, None),
         };
         let trials = of_cell.probes.min(of_base.probes);
         Some(Price {
@@ -328,14 +327,17 @@ impl RunResult {
 }
 
 /// The even odds of a cell's search, as they are compared with another's; none where they are not known, or where the store may not
-/// be offered as much: because the audit broke at that rate or below it, or could not tell.
+/// be offered as much: because the audit broke at that rate or below it, or could not tell, or the bench or the store gave up first.
 fn even_odds(cell: &CellResult) -> Option<RateEstimate> {
     let capacity = cell.capacity.as_ref()?;
     let odds = capacity.even_odds?;
     let broke = |trial: &TrialResult| {
         trial.rate.is_some_and(|rate| rate <= odds.per_second) && trial.audit.breaks_promise(&cell.without)
     };
-    let is_walled = matches!(capacity.limit, Limit::Broke { .. } | Limit::Unknown { .. });
+    let is_walled = matches!(
+        capacity.limit,
+        Limit::Broke { .. } | Limit::Unknown { .. } | Limit::Bench { .. } | Limit::Gone { .. }
+    );
     (!is_walled && !cell.trials.iter().any(broke)).then_some(odds)
 }
 

@@ -100,7 +100,7 @@ fn stopped_by(limit: &Limit) -> String {
 /// What guarantees cost in capacity: a row for each guarantee of a search whose grid has the search without it.
 pub(crate) fn capacity_prices(result: &RunResult, columns: &Columns<'_>) -> Table {
     let mut table =
-        columns.table([("price of", Worth::Needed), ("against", Worth::Low), ("capacity", Worth::Needed)]);
+        columns.table([("price of", Worth::Needed), ("against", Worth::Low), ("even odds", Worth::Needed)]);
     for (cell, _) in found(result) {
         for guarantee in Priceable::of(result).filter(|guarantee| result.has_baseline(*guarantee, cell)) {
             let price = guarantee.price(cell);
@@ -108,7 +108,7 @@ pub(crate) fn capacity_prices(result: &RunResult, columns: &Columns<'_>) -> Tabl
             row.push(Entry::left(guarantee.priced(cell, price)).or(guarantee.name()));
             row.push(Entry::left(price.map_or(NOT_THERE, |price| price.against.as_str())));
             row.push(Entry::right(price.map_or_else(
-                || "void (no capacity)".to_owned(),
+                || "not known".to_owned(),
                 |price| match price.throughput.interval {
                     Some(_) => ratio(&price.throughput),
                     None => format!("×{} (of the capacities)", three_digits(price.throughput.estimate)),
