@@ -296,7 +296,7 @@ fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-impl Runner<'_, '_> {
+impl<'e> Runner<'_, 'e> {
     fn observer(&mut self) -> &mut dyn Observer {
         self.environment.watcher.observer
     }
@@ -519,16 +519,13 @@ impl Runner<'_, '_> {
             mark: mark(&self.result.run),
             ..TrialSetup::new(cell.lock, seed, cell.clients)
         };
-        let spread = self
-            .plan
-            .client_processes()
-            .map(|processes| Spread { processes, worker: self.environment.worker });
         let (place, left_by) = match earlier {
             Some(EarlierData { place, by, .. }) => (place, Some(by)),
             None => (Place { namespace: self.plan.namespace.clone(), trial: self.trials }, None),
         };
-        let mut trial =
-            TrialRun::new(&**workload, setup, place).spread(spread).commands(self.plan.commands.clone());
+        let mut trial = TrialRun::new(&**workload, setup, place)
+            .spread(self.spread())
+            .commands(self.plan.commands.clone());
         let mut about = TrialFacts {
             round,
             session: self.session,
@@ -611,6 +608,12 @@ impl Runner<'_, '_> {
             self.clear_away(&trial, instance, data, reusable).await;
         }
         Ok(result)
+    }
+
+    /// How the clients of a trial are spread over processes; none where they are driven in this one.
+    fn spread(&self) -> Option<Spread<'e>> {
+        let spread = |processes| Spread { processes, worker: self.environment.worker };
+        self.plan.client_processes().map(spread)
     }
 
     /// What speaks TLS in the place of a cell's private server, if that does not speak it itself.
