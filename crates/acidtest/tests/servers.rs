@@ -9,6 +9,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    process::Command,
     sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
     time::Duration,
@@ -374,6 +375,49 @@ fn more_clients_than_a_users_redis_takes_are_told_with_the_remedy() {
     too_many_are_told(&bench, &address, "50", &["max number of clients reached"]);
 }
 
+/// A server that drops keys because its administrator has it do so is accused of nothing. One that has such a policy and has dropped
+/// nothing is accused of what is missing: here, of what somebody has deleted.
+#[test]
+fn what_a_users_redis_evicts_accuses_it_of_nothing_and_what_else_is_missing_does() {
+    let _machine = beside_others();
+    if !wanted("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let address = up(&bench, "redis");
+    let port = address.rsplit(':').next().unwrap().split('/').next().unwrap();
+    let tell = |words: &[&str]| {
+        assert!(Command::new("redis-cli").args(["-p", port]).args(words).status().unwrap().success());
+    };
+    tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random", "maxmemory", "6mb"]);
+    let run = ["run", "records", "--store", &address, "--mix", "a", "--warmup", "0s"];
+
+    let many = ["--records", "8000", "--ops", "2000", "--trials", "2"];
+    let ended = bench.run(&[&run[..], &many].concat()).expect(5);
+    for trial in cells(&bench.result())[0]["trials"].as_array().unwrap() {
+        assert_eq!(trial["audit"]["verdict"], "unknown", "{trial}");
+        let reason = trial["audit"]["reason"].as_str().unwrap();
+        for words in ["the server evicted ", "maxmemory-policy allkeys-random", "noeviction", "lost "] {
+            assert!(reason.contains(words), "no {words:?} in: {reason}");
+        }
+    }
+    assert!(ended.stdout.contains("the server evicted"), "{}", ended.stdout);
+
+    let few = ["--records", "100"];
+    bench.run(&[&run[..], &few, &["--ops", "2000"]].concat()).expect(0);
+    assert_eq!(verdict(&cells(&bench.result())[0]), "holds");
+
+    let mut running = bench.spawn(&[&run[..], &few, &["--duration", "3s"]].concat());
+    until("its clients are at work", || connections(&address) >= CLIENTS);
+    let delete = "for _, key in ipairs(redis.call('KEYS', 'acidtest:*')) do \
+                  if key ~= 'acidtest:marker' then redis.call('DEL', key) end end";
+    tell(&["EVAL", delete, "0"]);
+    assert_eq!(running.wait().unwrap().code(), Some(4));
+    assert_eq!(verdict(&cells(&bench.result())[0]), "broken");
+    bench.run(&["lab", "down"]).expect(0);
+    bench.assert_clean();
+}
+
 #[test]
 fn more_clients_than_a_users_mariadb_takes_are_told_with_the_remedy() {
     let _machine = beside_others();
@@ -722,7 +766,7 @@ fn a_store_that_runs_out_of_memory_while_loading_costs_only_its_cells() {
     let address = up(&bench, "redis");
     let port = address.rsplit(':').next().unwrap();
     let full = ["-p", port, "CONFIG", "SET", "maxmemory", "8mb"];
-    assert!(std::process::Command::new("redis-cli").args(full).status().unwrap().success());
+    assert!(Command::new("redis-cli").args(full).status().unwrap().success());
     let words =
         ["run", "records", "--store", &format!("sqlite,{address}"), "--mix", "c", "--records", "20000"];
     let brief = ["--ops", "200", "--warmup", "0s", "--out", "r.json"];

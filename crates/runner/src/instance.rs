@@ -15,6 +15,7 @@ use acidtest_workloads::{
 use crate::{
     Failure, Interrupt, OpenOptions, Target,
     answer::{PATIENCE, first_answer, open, unless_interrupted, within},
+    evictions::Evicted,
     lives::Lives,
     services::Services,
 };
@@ -43,6 +44,8 @@ pub(crate) struct EarlierData {
     pub(crate) reusable: ReusableData,
     /// The number of that trial in the run, from 1.
     pub(crate) by: u32,
+    /// What servers had evicted before it was loaded.
+    pub(crate) evicted: Evicted,
 }
 
 /// The purpose that a store is opened for: its namespace, its run, and its locks.

@@ -10,6 +10,7 @@ mod answer;
 mod command;
 mod description;
 mod driver;
+mod evictions;
 mod failure;
 mod footprint;
 mod grid;

@@ -27,6 +27,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::{
     Failure, Interrupt, Observer, Spread, Target, Watcher,
     answer::READY,
+    evictions::Evicted,
     footprint::server_size,
     grid::{self, Cell, Grid, Setting},
     harness,
@@ -519,10 +520,7 @@ impl<'e> Runner<'_, 'e> {
             mark: mark(&self.result.run),
             ..TrialSetup::new(cell.lock, seed, cell.clients)
         };
-        let (place, left_by) = match earlier {
-            Some(EarlierData { place, by, .. }) => (place, Some(by)),
-            None => (Place { namespace: self.plan.namespace.clone(), trial: self.trials }, None),
-        };
+        let (place, left_by, evicted) = self.place(earlier, instance).await;
         let mut trial = TrialRun::new(&**workload, setup, place)
             .spread(self.spread())
             .commands(self.plan.commands.clone());
@@ -583,6 +581,8 @@ impl<'e> Runner<'_, 'e> {
         if !instance.judge_restarts(&mut audit, keeps, &without, has_lost_connections) && driven.crashed {
             audit.across_crash(&without);
         }
+        // data of which something was evicted is of no use to a later trial
+        let left = (!instance.judge_evictions(&mut audit, &evicted).await).then_some(reusable).flatten();
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
         let injections = Injected::all_figures(&driven.injected, &result.audit, |member, disruption| Hit {
             is_noticed: trial.is_noticed(member, disruption),
@@ -605,7 +605,7 @@ impl<'e> Runner<'_, 'e> {
             result.server_log = lost.log;
         } else {
             trial.see_afterwards(instance, &mut result.stopped).await;
-            self.clear_away(&trial, instance, data, reusable).await;
+            self.clear_away(&trial, instance, data, left.map(|left| (left, evicted))).await;
         }
         Ok(result)
     }
@@ -614,6 +614,20 @@ impl<'e> Runner<'_, 'e> {
     fn spread(&self) -> Option<Spread<'e>> {
         let spread = |processes| Spread { processes, worker: self.environment.worker };
         self.plan.client_processes().map(spread)
+    }
+
+    /// Where a trial's data is; the number of the trial that left it there, if one did; and what servers had evicted before it was
+    /// loaded.
+    async fn place(
+        &self,
+        earlier: Option<EarlierData>,
+        instance: &Instance,
+    ) -> (Place, Option<u32>, Evicted) {
+        if let Some(EarlierData { place, by, evicted, .. }) = earlier {
+            return (place, Some(by), evicted);
+        }
+        let place = Place { namespace: self.plan.namespace.clone(), trial: self.trials };
+        (place, None, instance.evicted().await)
     }
 
     /// What speaks TLS in the place of a cell's private server, if that does not speak it itself.
@@ -655,14 +669,14 @@ impl<'e> Runner<'_, 'e> {
         trial: &TrialRun<'_>,
         instance: &mut Instance,
         data: Option<String>,
-        reusable: Option<ReusableData>,
+        left: Option<(ReusableData, Evicted)>,
     ) {
         // what cannot be ended now is ended with the instance
         let _ = instance.services.end();
-        match (data, reusable) {
-            (Some(data), Some(reusable)) => {
-                let place = trial.place().clone();
-                instance.earlier.insert(data, EarlierData { place, reusable, by: self.trials });
+        match (data, left) {
+            (Some(data), Some((reusable, evicted))) => {
+                let (place, by) = (trial.place().clone(), self.trials);
+                instance.earlier.insert(data, EarlierData { place, reusable, by, evicted });
             }
             _ if self.plan.keep => {}
             _ => {

@@ -28,7 +28,7 @@ pub use hosted::{Served, ServedLine};
 pub use keys::{Skew, SkewError};
 pub use lives::Crash;
 pub use moments::OLDEST_LOST;
-pub use store::{Identity, Owner, Place, Store, lock_namespace, time_opening};
+pub use store::{Evictions, Identity, Owner, Place, Store, lock_namespace, time_opening};
 pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
 pub use workload::{
     AuditResult, DataSize, Front, LoadProgress, Medium, Over, Remarks, ReusableData, Side, TableSize, Tally,

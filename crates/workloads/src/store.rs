@@ -61,6 +61,17 @@ pub struct Identity {
     pub data: Option<String>,
 }
 
+/// What a server has evicted: data that it drops of its own accord, because it was configured to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evictions {
+    /// The life of the server in which it counts them; in another one it begins anew.
+    pub life: String,
+    /// How many keys it has evicted, whosever they were.
+    pub keys: u64,
+    /// The settings by which it may evict any key at all, with the remedy; none where it evicts no key that is to stay.
+    pub by: Option<String>,
+}
+
 /// A store that was opened at an address, with the untimed operations around a trial.
 pub trait Store: Send + Sync {
     /// The store's version and settings, read back from the server.
@@ -81,6 +92,14 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Nobody answers.
     fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// What the server has evicted so far; `None` for one that evicts nothing, or does not count it.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    fn evictions(&self) -> Task<'_, Result<Option<Evictions>, StoreError>> {
         Box::pin(async { Ok(None) })
     }
 

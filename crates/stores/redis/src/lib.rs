@@ -27,7 +27,7 @@ use acidtest_model::{
     StoreKind, Support, Task,
 };
 use acidtest_workloads::{
-    Identity, Owner, Store,
+    Evictions, Identity, Owner, Store,
     inventory::InventoryStore,
     parcels::{ParcelsStore, lacks_index},
     queue::{Delivery, QueueStore},
@@ -196,6 +196,18 @@ impl Store for Redis {
             }
             let settings = settings::read(&mut connection, &info).await.map_err(failed)?;
             Ok(EffectiveSettings { tls: connection.negotiated(), ..settings })
+        })
+    }
+
+    fn evictions(&self) -> Task<'_, Result<Option<Evictions>, StoreError>> {
+        Box::pin(async {
+            let mut connection = self.server.reach().await?;
+            match settings::info(&mut connection).await {
+                Ok(info) => Ok(settings::evictions(&info)),
+                // a proxy, or a user, without INFO
+                Err(Error::Answered(_)) => Ok(None),
+                Err(error) => Err(self.server.failed("asking what was evicted")(error)),
+            }
         })
     }
 
