@@ -124,6 +124,17 @@ impl QueueRun {
         wait(self.trial.audit(Ok(store), &self.place)).audit
     }
 
+    /// Loads, drives and audits the trial in one runtime, as the runner does: what the store keeps open from the first to the last
+    /// goes on. `then` is done before the audit.
+    pub fn audited(&self, store: &impl Store, millis: u64, then: impl FnOnce()) -> Audit {
+        wait(async {
+            self.trial.load(store, &self.place, &LoadProgress::default()).await.unwrap();
+            thread::scope(|scope| scope.spawn(|| self.drive(store, millis)).join().unwrap());
+            then();
+            self.trial.audit(Ok(store), &self.place).await.audit
+        })
+    }
+
     /// Removes the queue.
     pub fn unload(&self, store: &impl Store) {
         wait(self.trial.unload(store, &self.place)).unwrap();

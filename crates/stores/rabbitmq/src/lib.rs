@@ -3,10 +3,11 @@
 #![doc = include_str!("../GUARANTEES.md")]
 
 pub mod amqp;
+mod dropped;
 mod queue;
 mod server;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Mutex, time::Duration};
 
 use acidtest_model::{
     Address, Durability, EffectiveSettings, NO_REFRESH, StoreError, StoreKind, Support, Task,
@@ -18,6 +19,7 @@ use acidtest_workloads::{
 };
 use tokio::time::timeout;
 
+use self::dropped::Dropped;
 pub use self::server::ConnectOptions;
 use crate::amqp::{Arguments, Connection, Envelope, Error, Value, ids};
 
@@ -66,6 +68,8 @@ const MARK: &str = "acidtest run ";
 pub struct RabbitMq {
     server: ConnectOptions,
     version: String,
+    /// What catches the messages that the broker drops itself, by the trial's queue.
+    dropped: Mutex<BTreeMap<String, Dropped>>,
 }
 
 impl fmt::Debug for RabbitMq {
@@ -84,7 +88,7 @@ impl RabbitMq {
         let connection = server.reach().await?;
         let about = |name| connection.about(name).unwrap_or("unknown").to_owned();
         let version = format!("{} {}", about("product"), about("version"));
-        Ok(Self { server, version })
+        Ok(Self { server, version, dropped: Mutex::default() })
     }
 }
 
@@ -98,20 +102,22 @@ fn names(namespace: &str) -> String {
     format!("{namespace}:names")
 }
 
-/// The arguments that declare a queue or, if `passive`, ask about an existing one.
-fn declaration(name: &str, passive: bool, durable: bool, kind: Option<&str>) -> Arguments {
-    let bits = u8::from(passive) | u8::from(durable) << 1;
-    let arguments = Arguments::default().short(0).name(name).byte(bits);
-    match kind {
-        Some(kind) => arguments.table(&[("x-queue-type", Value::Text(kind))]),
-        None => arguments.table(&[]),
-    }
+/// Asks about a queue that exists.
+const PASSIVE: u8 = 1;
+/// Declares a queue that outlives the broker's process.
+const DURABLE: u8 = 2;
+/// Declares a queue that only its connection can reach, and that goes with it.
+const EXCLUSIVE: u8 = 4;
+
+/// The arguments that declare a queue with these properties, or ask about one.
+fn declaration(name: &str, bits: u8, properties: &[(&str, Value<'_>)]) -> Arguments {
+    Arguments::default().short(0).name(name).byte(bits).table(properties)
 }
 
 /// Numbers of a queue's ready messages and of its consumers; none if there is no such queue. The broker closes the
 /// channel then, as it does for a queue that exists and cannot be reached.
 async fn look(connection: &mut Connection, name: &str) -> Result<Option<(u32, u32)>, Error> {
-    let arguments = declaration(name, true, false, None);
+    let arguments = declaration(name, PASSIVE, &[]);
     match connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await {
         Ok(answer) => amqp::declared(&answer)
             .map(Some)
@@ -128,7 +134,7 @@ async fn delete(connection: &mut Connection, name: &str) -> Result<(), Error> {
 
 /// Declares a durable queue and publishes a persistent message to it in a transaction, so that it is certainly there.
 async fn leave(connection: &mut Connection, queue: &str, message: &str) -> Result<(), Error> {
-    let arguments = declaration(queue, false, true, None);
+    let arguments = declaration(queue, DURABLE, &[]);
     connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await?;
     connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await?;
     connection.publish(&Envelope::new(queue, true), message.as_bytes()).await?;

@@ -1,6 +1,10 @@
 //! The queue workload on RabbitMQ: declaring queues, publishing and consuming.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use acidtest_engine::{Completion, Fault};
 use acidtest_model::{CellRequest, Durability, EffectiveSettings, IdleOption, StoreError, Task};
@@ -14,9 +18,11 @@ use acidtest_workloads::{
 use tokio::time::timeout;
 
 use crate::{
-    RabbitMq,
-    amqp::{self, Arguments, Connection, Envelope, Error, Event, ids},
-    declaration, delete, leave, look, names,
+    DURABLE, RabbitMq,
+    amqp::{self, Arguments, Connection, Envelope, Error, Event, Value, ids},
+    declaration, delete,
+    dropped::{self, Dropped},
+    leave, look, names,
     server::ConnectOptions,
 };
 
@@ -60,10 +66,18 @@ fn name(place: &Place) -> String {
 }
 
 impl RabbitMq {
+    fn caught(&self) -> MutexGuard<'_, BTreeMap<String, Dropped>> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Declares the queue. The broker refuses if there is one with other settings.
     async fn declared(&self, place: &Place, wanted: &Requirements, doing: &str) -> Result<(), StoreError> {
         let delivery = &wanted.delivery;
-        let arguments = declaration(&name(place), false, delivery.persistent, Some(kind(delivery)));
+        let bits = if delivery.persistent { DURABLE } else { 0 };
+        let catcher = dropped::name(place);
+        let properties =
+            [&[("x-queue-type", Value::Text(kind(delivery)))][..], &dropped::dead_letters(&catcher)];
+        let arguments = declaration(&name(place), bits, &properties.concat());
         let mut connection = self.server.reach().await?;
         let answer = connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await;
         answer.map(drop).map_err(self.server.failed(doing))
@@ -88,6 +102,10 @@ impl QueueAdapter for RabbitMq {
             // its name is noted before it is declared, so that it is found after a kill
             let mut connection = self.server.reach().await?;
             leave(&mut connection, &names(&place.namespace), &queue).await.map_err(&failed)?;
+            // one of a queue that was removed with its namespace
+            self.caught().remove(&queue);
+            let dropped = Dropped::catch(&self.server, place).await?;
+            self.caught().insert(queue, dropped);
             self.declared(place, wanted, doing).await
         })
     }
@@ -133,8 +151,24 @@ impl QueueAdapter for RabbitMq {
         })
     }
 
+    fn dropped<'a>(&'a self, place: &'a Place) -> Task<'a, Option<String>> {
+        Box::pin(async move {
+            let queue = name(place);
+            let mut caught = self.caught().remove(&queue)?;
+            if caught.has_any().await? {
+                return Some(dropped::BY_POLICY.to_owned());
+            }
+            let there = look(&mut self.server.reach().await.ok()?, &queue).await.ok()?;
+            there.is_none().then(|| dropped::GONE.to_owned())
+        })
+    }
+
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
+            let caught = self.caught().remove(&name(place));
+            if let Some(caught) = caught {
+                caught.end().await;
+            }
             let mut connection = self.server.reach().await?;
             delete(&mut connection, &name(place)).await.map_err(self.server.failed("removing the queue"))
         })
@@ -165,7 +199,7 @@ async fn look_again(connection: &mut Connection, queue: &str) -> Result<(u32, u3
 }
 
 /// The arguments that limit the messages on their way to a consumer.
-fn prefetch(messages: u16) -> Arguments {
+pub(crate) fn prefetch(messages: u16) -> Arguments {
     Arguments::default().long(0).short(messages).byte(0)
 }
 
@@ -174,7 +208,7 @@ fn prefetch_of(delivery: &Delivery) -> Arguments {
 }
 
 /// The arguments that begin the only subscription of a connection.
-fn subscription(queue: &str, bits: u8) -> Arguments {
+pub(crate) fn subscription(queue: &str, bits: u8) -> Arguments {
     Arguments::default().short(0).name(queue).name(TAG).byte(bits).table(&[])
 }
 

@@ -270,6 +270,7 @@ fn what_it_does_its_own_way_is_right() {
     for check in [
         nothing_is_sent_to_a_consumer_before_it_asks,
         a_stranger_s_queue_stays_though_it_is_listed_among_ours,
+        what_a_policy_takes_out_of_a_queue_is_not_lost,
     ] {
         wait(world.store.create(NAMESPACE, "run 1")).unwrap();
         check(&world);
@@ -295,6 +296,38 @@ fn a_stranger_s_queue_stays_though_it_is_listed_among_ours(world: &World<RabbitM
     assert_eq!(wait(rabbit.depth(&ours.place, &wanted(&ours.parameters))).unwrap(), Depth::default());
     assert_eq!(wait(rabbit.owner("acidtest_2")).unwrap(), Owner::Run("run 2".to_owned()));
     assert_eq!(theirs.audit(rabbit).evidence["consumed_messages"], 5);
+}
+
+/// A broker that drops messages because its administrator has it do so is accused of nothing. One that has such a policy and
+/// drops nothing by it is accused of what is lost: here, of what was purged.
+fn what_a_policy_takes_out_of_a_queue_is_not_lost(world: &World<RabbitMq>) {
+    let (rabbit, private) = (&world.store, world.private());
+    let parameters = |queue| Parameters { phase: Phase::Publish, queue, ..few() };
+    let policy = |definition: &str| control(private, &["set_policy", "theirs", ".*", definition]);
+    for (trial, definition, queue) in [
+        (11, r#"{"message-ttl":20}"#, QueueKind::Classic),
+        (12, r#"{"max-length":3}"#, QueueKind::Quorum),
+        (13, r#"{"expires":50}"#, QueueKind::Classic),
+    ] {
+        let case = QueueRun::new(trial, parameters(queue));
+        policy(definition);
+        // nobody consumes meanwhile
+        let audit = case.audited(rabbit, 300, || thread::sleep(Duration::from_millis(100)));
+        assert_eq!(audit.verdict, Verdict::Unknown, "{definition}: {audit:?}");
+        assert!(!audit.breaks_promise(&[] as &[&str]) && audit.evidence["not_consumed"] > 0, "{audit:?}");
+        let reason = audit.reason.unwrap();
+        assert!(
+            reason.contains("were never consumed") && reason.contains("remedy: a virtual host"),
+            "{reason}"
+        );
+        case.unload(rabbit);
+    }
+    policy(r#"{"message-ttl":3600000,"max-length":100000000}"#);
+    let case = QueueRun::new(14, parameters(QueueKind::Classic));
+    let audit = case.audited(rabbit, 300, || control(private, &["purge_queue", "acidtest:queue_14"]));
+    assert!(audit.verdict == Verdict::Broken && audit.count("lost") > 0, "{audit:?}");
+    assert!(audit.breaks_promise(&[] as &[&str]));
+    control(private, &["clear_policy", "theirs"]);
 }
 
 /// The broker sends all messages as soon as somebody subscribes. It must not do so before the first message is asked

@@ -1,6 +1,6 @@
 //! The findings that the ledger proves once the queue is empty.
 
-use acidtest_model::StoreError;
+use acidtest_model::{StoreError, count};
 
 use super::{
     Depth,
@@ -12,6 +12,9 @@ use crate::{
     guarantee::{ATOMICITY, INTEGRITY, ORDER},
     moments::oldest_lost,
 };
+
+/// The name of the finding that a message which was acknowledged as published was never consumed.
+pub(super) const LOST: &str = "lost";
 
 /// The name of the evidence that says how many messages were lost at a crash that kept a later one of the same producer.
 pub const HOLES: &str = "lost_before_kept";
@@ -33,6 +36,20 @@ pub const DOUBTFUL: &str = "doubtfully_consumed";
 /// not lost: unless the queue is empty, lost messages are not counted and the verdict is unknown.
 #[must_use]
 pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
+    judge(ledger, |totals, left| doubt(totals, left, drained))
+}
+
+/// The same of a queue that is empty, and out of which the store itself has taken messages, as these words say: they are not told
+/// from lost ones.
+#[must_use]
+pub(super) fn audit_with_dropped(ledger: &Ledger, dropped: &str) -> Audit {
+    judge(ledger, |_, left| {
+        let (lost, were) = (count(left.lost), if left.lost == 1 { "message was" } else { "messages were" });
+        Some(format!("{lost} {were} never consumed, and {dropped}"))
+    })
+}
+
+fn judge(ledger: &Ledger, doubt: impl FnOnce(&Totals, &MessageCounts) -> Option<String>) -> Audit {
     let totals = ledger.totals();
     let [duplicated, reordered] = ledger.within_life();
     let mut left = MessageCounts::default();
@@ -46,10 +63,10 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
         let not_published = matches!(entry.published(), PublishState::Failed | PublishState::Never);
         left.phantom += u64::from(not_published && entry.was_delivered());
     }
-    let doubt = doubt(&totals, &left, drained);
+    let doubt = doubt(&totals, &left);
     let lost = if doubt.is_some() { 0 } else { left.lost };
     let findings = vec![
-        Finding::new("lost", lost, "messages", DELIVERY).or_loss(),
+        Finding::new(LOST, lost, "messages", DELIVERY).or_loss(),
         Finding::new("duplicated", totals.duplicated, "deliveries", INTEGRITY)
             .or_loss()
             .within_life(duplicated),
@@ -353,6 +370,18 @@ mod tests {
         let proved = audit(&ledger(&[(0, "sent ok torn")]), Err(gone()));
         assert_eq!(proved.to_string(), "broken: torn 1 message");
         assert!(proved.reason.is_some());
+    }
+
+    /// What the store has taken out of the queue itself, as it was told to, is not told from what it lost; all else stands.
+    #[test]
+    fn where_the_store_drops_messages_nothing_is_known_to_be_lost() {
+        let dropped =
+            |messages: &[(u32, &str)]| audit_with_dropped(&ledger(messages), "a policy expires them");
+        let judged = dropped(&[(0, "sent ok"), (0, "sent ok"), (0, "sent ok fresh settled")]);
+        assert_eq!(judged.to_string(), "unknown: 2 messages were never consumed, and a policy expires them");
+        assert!(!judged.breaks_promise(&[] as &[&str]) && judged.evidence["not_consumed"] == 2);
+        let torn = dropped(&[(0, "sent ok torn")]);
+        assert_eq!(torn.to_string(), "broken: torn 1 message");
     }
 
     /// Where the store may have had the acknowledgement of each message or not, nothing is known to have been kept.

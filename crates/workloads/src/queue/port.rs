@@ -204,6 +204,13 @@ pub trait QueueAdapter: Send + Sync {
     fn depth<'a>(&'a self, place: &'a Place, wanted: &'a Requirements)
     -> Task<'a, Result<Depth, StoreError>>;
 
+    /// What shows, once the queue is empty, that the store itself has taken messages out of it, because its administrator has it do
+    /// so: in words, with the remedy. None where nothing shows that.
+    fn dropped<'a>(&'a self, place: &'a Place) -> Task<'a, Option<String>> {
+        let _ = place;
+        Box::pin(async { None })
+    }
+
     /// Removes the trial's queue.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 
@@ -268,6 +275,12 @@ pub trait QueueStore: Send + Sync {
         scenario: &'a Scenario,
     ) -> Task<'a, Result<Depth, StoreError>>;
 
+    /// The same as [`QueueAdapter::dropped`].
+    fn dropped<'a>(&'a self, place: &'a Place) -> Task<'a, Option<String>> {
+        let _ = place;
+        Box::pin(async { None })
+    }
+
     /// Removes the trial's queue.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 }
@@ -327,6 +340,10 @@ impl<T: QueueAdapter> QueueStore for T {
             let depth = || self.depth(place, &wanted);
             drain::drain(&self.connector(place, &wanted), &wanted, scenario, depth).await
         })
+    }
+
+    fn dropped<'a>(&'a self, place: &'a Place) -> Task<'a, Option<String>> {
+        QueueAdapter::dropped(self, place)
     }
 
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {

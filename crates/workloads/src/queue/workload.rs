@@ -9,7 +9,9 @@ use serde_json::value::RawValue;
 
 use super::{
     Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, Requirements,
-    SPANS, Scenario, audit, ledger,
+    SPANS, Scenario,
+    audit::{LOST, audit, audit_with_dropped},
+    ledger,
 };
 use crate::{
     AuditResult, Crash, DataSize, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store, Tally,
@@ -332,10 +334,20 @@ impl WorkloadTrial for QueueTrial {
         place: &'a Place,
     ) -> Task<'a, AuditResult> {
         Box::pin(async move {
-            let drained = async { port(store?)?.drain(place, &self.wanted, &self.scenario).await };
-            let drained = drained.await;
-            let audit = audit(&self.scenario.ledger, drained);
-            AuditResult { limits: self.scenario.limits(), ..AuditResult::new(audit, None) }
+            let Scenario { ledger, .. } = &self.scenario;
+            let store = store.and_then(port);
+            let drained = match &store {
+                Ok(store) => store.drain(place, &self.wanted, &self.scenario).await,
+                Err(error) => Err(error.clone()),
+            };
+            let mut judged = audit(ledger, drained);
+            if judged.count(LOST) > 0
+                && let Ok(store) = store
+                && let Some(dropped) = store.dropped(place).await
+            {
+                judged = audit_with_dropped(ledger, &dropped);
+            }
+            AuditResult { limits: self.scenario.limits(), ..AuditResult::new(judged, None) }
         })
     }
 
