@@ -62,6 +62,7 @@ fn trial(
             locks: None,
             namespace: "acidtest",
             run: "run 1",
+            number: 1,
             replace: false,
             connect_timeout: Address::CONNECT_TIMEOUT,
             size: ServerSize::default(),

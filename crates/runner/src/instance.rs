@@ -57,6 +57,8 @@ pub struct Claim<'a> {
     pub namespace: &'a str,
     /// The run's id.
     pub run: &'a str,
+    /// Which of the run's open stores it is, from 1.
+    pub number: usize,
     /// Whether a namespace that is there already is removed.
     pub replace: bool,
     /// How long opening a connection to a server may take.
@@ -66,6 +68,36 @@ pub struct Claim<'a> {
     /// acidtest's own program, which is to keep an embedded store in a process of its own while clients are driven, so
     /// that it can be killed; none for one that need not be.
     pub host: Option<&'a Path>,
+}
+
+impl Claim<'_> {
+    /// What marks its namespaces: the run, and which of its stores they are of.
+    fn mark(&self) -> String {
+        if self.number == 1 { self.run.to_owned() } else { format!("{}.{}", self.run, self.number) }
+    }
+
+    /// Whether a namespace is in use by another of the run's stores: that is of the same server then.
+    fn is_of_another_store(&self, owner: &Owner) -> bool {
+        matches!(owner, Owner::Run(mark) if is_of_run(mark, self.run) && *mark != self.mark())
+    }
+}
+
+/// Whether a namespace with this mark is one of the run.
+fn is_of_run(mark: &str, run: &str) -> bool {
+    mark.strip_prefix(run).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// A member of the store's deployment that answers, before the run has a namespace in it.
+struct Reached {
+    role: Role,
+    target: Target,
+    address: Address,
+    /// The durability level that a private one was opened with.
+    durability: Option<Durability>,
+    store: Box<dyn Store>,
+    effective: EffectiveSettings,
+    /// The root of the process tree of a server that `lab up` started and that is used by its address.
+    kept_server: Option<u32>,
 }
 
 /// A member of the store's deployment that was opened, with a namespace of the run in it.
@@ -79,8 +111,8 @@ struct OpenMember {
     /// The address of the host that an embedded store was given to.
     hosted_at: Option<Address>,
     namespace: String,
-    /// The run that made the namespace.
-    run: String,
+    /// The mark that it was made with.
+    mark: String,
     /// The lab's note of the namespace, on a server of the user's own.
     note: Option<Note>,
     /// The root of the process tree of a server that `lab up` started and that is used by its address.
@@ -104,7 +136,6 @@ struct Wanted<'a> {
     durability: Durability,
     tls: Encryption,
     size: ServerSize,
-    namespace: String,
 }
 
 impl Wanted<'_> {
@@ -145,56 +176,67 @@ impl Instance {
         claim: &Claim<'_>,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
+        let size = claim.size;
         let locks = claim.locks.map(|service| Wanted {
             role: Role::Locks,
             target: service,
             // a lock service that forgets its tokens when it is killed fences nothing
             durability: durability.max(Durability::Process),
             tls,
-            size: claim.size,
-            namespace: lock_namespace(claim.namespace),
+            size,
         });
-        let (size, namespace) = (claim.size, claim.namespace.to_owned());
-        let server = Wanted { role: Role::Server, target, durability, tls, size, namespace };
+        let server = Wanted { role: Role::Server, target, durability, tls, size };
         let servers = deploy(lab, &server, locks.as_ref(), claim.host)?;
         let mut private = Private { servers, folder: None };
+        let locks = match &locks {
+            Some(wanted) => Some(reach(lab, wanted, &mut private, None, claim, interrupt).await?),
+            None => None,
+        };
+        let keeper = locks.as_ref().map(|locks| &locks.address);
+        let server = reach(lab, &server, &mut private, keeper, claim, interrupt).await?;
+        let effective = server.effective.clone();
+        let reached: Vec<&Reached> = locks.iter().chain([&server]).collect();
+        let namespace = free_namespace(lab, &reached, claim).await?;
         let mut others = Vec::new();
-        if let Some(locks) = &locks {
-            let (opened, _) = open_member(lab, locks, &mut private, None, claim, interrupt).await?;
-            others.push(opened);
+        if let Some(locks) = locks {
+            others.push(locks.make_namespace(lab, &namespace, claim).await?);
         }
-        let service = others.first().map(|locks| &locks.address);
-        match open_member(lab, &server, &mut private, service, claim, interrupt).await {
-            Ok((server, effective)) => {
-                let mut lives = Vec::new();
-                for OpenMember { role, store, .. } in others.iter().chain([&server]) {
-                    lives.extend(Lives::of(*role, &**store).await);
-                }
-                Ok(Self {
-                    effective,
-                    server,
-                    others,
-                    private,
-                    services: Services::new(tls),
-                    round_trip: None,
-                    earlier: BTreeMap::new(),
-                    lives,
-                })
-            }
+        let server = match server.make_namespace(lab, &namespace, claim).await {
+            Ok(server) => server,
             Err(failure) => {
                 for mut member in others {
                     // the first error is the one that is reported
                     let _ = member.release(false).await;
                 }
-                Err(failure)
+                return Err(failure);
             }
+        };
+        let mut lives = Vec::new();
+        for OpenMember { role, store, .. } in others.iter().chain([&server]) {
+            lives.extend(Lives::of(*role, &**store).await);
         }
+        Ok(Self {
+            effective,
+            server,
+            others,
+            private,
+            services: Services::new(tls),
+            round_trip: None,
+            earlier: BTreeMap::new(),
+            lives,
+        })
     }
 
     /// The open store.
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         &*self.server.store
+    }
+
+    /// The name of the run's namespace in it.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.server.namespace
     }
 
     /// What is open of the member with this role.
@@ -483,16 +525,16 @@ fn deploy(
     }
 }
 
-/// Opens a member and makes the run's namespace in it. Returns the settings that its server was found to have, too.
-async fn open_member(
+/// Opens a member, and reads its server's settings.
+async fn reach(
     lab: &Lab,
     wanted: &Wanted<'_>,
     private: &mut Private,
     locks: Option<&Address>,
     claim: &Claim<'_>,
     interrupt: &Interrupt,
-) -> Result<(OpenMember, EffectiveSettings), Failure> {
-    let Wanted { role, target, durability, namespace, .. } = wanted;
+) -> Result<Reached, Failure> {
+    let Wanted { role, target, durability, .. } = wanted;
     let mut kept_server = None;
     let (store, address) = if let Some(address) = &target.address {
         let address = Address { connect_timeout: claim.connect_timeout, ..address.clone() };
@@ -505,39 +547,8 @@ async fn open_member(
         open_private(lab, wanted, private, options, claim, interrupt).await?
     };
     let effective = within(PATIENCE, "reading the settings", store.effective()).await?;
-    free_namespace(lab, &*store, target, namespace, claim).await?;
-    let note = match &target.address {
-        // written before the namespace is made, so that it is found even after a kill
-        Some(address) => Some(lab.note_namespace(address, target.kind().name, namespace, claim.run)?),
-        None => None,
-    };
-    let made = within(PATIENCE, "making the namespace", store.create(namespace, claim.run)).await;
-    if let Err(error) = made {
-        // a note of a namespace that was never made would be asked about for ever
-        if let Some(note) = note
-            && matches!(store.owner(namespace).await, Ok(Owner::Nobody | Owner::Prepared))
-        {
-            note.clear()?;
-        }
-        return Err(error.into());
-    }
-    let (target, namespace, run) = ((*target).clone(), namespace.clone(), claim.run.to_owned());
     let durability = Some(*durability).filter(|_| target.address.is_none());
-    Ok((
-        OpenMember {
-            role: *role,
-            target,
-            address,
-            durability,
-            store,
-            hosted_at: None,
-            namespace,
-            run,
-            note,
-            kept_server,
-        },
-        effective,
-    ))
+    Ok(Reached { role: *role, target: (*target).clone(), address, durability, store, effective, kept_server })
 }
 
 /// Opens a store that is nobody else's: in memory, in a file of its own, or on the server that was started for it.
@@ -591,9 +602,8 @@ impl OpenMember {
     /// The run that has put a namespace of its own in the place of this one's, if one has. A namespace whose mark is missing is
     /// still this one's: a server that keeps nothing loses the mark, too.
     async fn successor(&self) -> Result<Option<String>, Failure> {
-        let owner = within(PATIENCE, "looking for the namespace", self.store.owner(&self.namespace)).await?;
-        Ok(match owner {
-            Owner::Run(run) if run != self.run => Some(run),
+        Ok(match owner(&*self.store, &self.namespace).await? {
+            Owner::Run(run) if run != self.mark => Some(run),
             _ => None,
         })
     }
@@ -607,27 +617,129 @@ pub fn address_of(member: &Member, target: &Target) -> Address {
     Address { scheme, ..address }
 }
 
-/// Checks that the namespace is free; one that a run has left is removed only if the user asked for that, and one that no run
-/// has made never is.
-async fn free_namespace(
-    lab: &Lab,
-    store: &dyn Store,
-    target: &Target,
-    namespace: &str,
-    claim: &Claim<'_>,
-) -> Result<(), Failure> {
-    let owner = within(PATIENCE, "looking for the namespace", store.owner(namespace)).await?;
-    if let Owner::Run(run) = &owner
-        && run != claim.run
-        && let Some(bench) = lab.bench_of(run)?
-    {
-        let (namespace, address) = (format!("namespace \"{namespace}\""), target.shown());
-        return Err(StoreError::InUse { namespace, address, run: run.clone(), bench }.into());
+impl Reached {
+    /// The name of its namespace, where the store's has this one.
+    fn named(&self, namespace: &str) -> String {
+        match self.role {
+            Role::Locks => lock_namespace(namespace),
+            _ => namespace.to_owned(),
+        }
     }
-    if is_replaced(&owner, claim, namespace, &target.shown())? {
-        within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
+
+    /// Checks that its namespace, which has this owner, is free; what is there is removed if it may be.
+    async fn free(
+        &self,
+        lab: &Lab,
+        namespace: &str,
+        owner: &Owner,
+        claim: &Claim<'_>,
+    ) -> Result<(), Failure> {
+        if let Owner::Run(run) = owner
+            && *run != claim.mark()
+            && let Some(bench) = lab.bench_of(run)?
+        {
+            let (namespace, address) = (format!("namespace \"{namespace}\""), self.target.shown());
+            return Err(StoreError::InUse { namespace, address, run: run.clone(), bench }.into());
+        }
+        if is_replaced(owner, claim, namespace, &self.target.shown())? {
+            within(PATIENCE, "removing the namespace", self.store.remove(namespace)).await?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Makes the run's namespace in it, where the store's has this name.
+    ///
+    /// # Errors
+    /// It cannot be made; nothing of it is left then.
+    async fn make_namespace(
+        self,
+        lab: &Lab,
+        namespace: &str,
+        claim: &Claim<'_>,
+    ) -> Result<OpenMember, Failure> {
+        let (mark, name) = (claim.mark(), self.named(namespace));
+        let note = match &self.target.address {
+            // written before the namespace is made, so that it is found even after a kill
+            Some(address) => Some(lab.note_namespace(address, self.target.kind().name, &name, &mark)?),
+            None => None,
+        };
+        let made = within(PATIENCE, "making the namespace", self.store.create(&name, &mark)).await;
+        if let Err(error) = made {
+            // a note of a namespace that was never made would be asked about for ever
+            if let Some(note) = note
+                && matches!(self.store.owner(&name).await, Ok(Owner::Nobody | Owner::Prepared))
+            {
+                note.clear()?;
+            }
+            let is_another = namespace != claim.namespace;
+            let why = || another_is_needed(&name, &self.named(claim.namespace));
+            return Err(match Failure::from(error) {
+                Failure::Store(said) if is_another => Failure::Store(format!("{said}\n  {}", why())),
+                failure => failure,
+            });
+        }
+        let Self { role, target, address, durability, store, kept_server, .. } = self;
+        let hosted_at = None;
+        Ok(OpenMember {
+            role,
+            target,
+            address,
+            durability,
+            store,
+            hosted_at,
+            namespace: name,
+            mark,
+            note,
+            kept_server,
+        })
+    }
+}
+
+/// Who made a namespace, if it is there.
+async fn owner(store: &dyn Store, namespace: &str) -> Result<Owner, StoreError> {
+    within(PATIENCE, "looking for the namespace", store.owner(namespace)).await
+}
+
+/// Why a namespace of another name is needed, and the remedy where it cannot be made.
+fn another_is_needed(name: &str, first: &str) -> String {
+    format!(
+        "another store of this run is on the same server, and has \"{first}\" there, so that this one needs \"{name}\"\n  \
+         remedy: let this user make it, or prepare it for this user; or give each address a run of its own"
+    )
+}
+
+/// The most names that a run's namespace may have on one server: more than a run has stores there.
+const NAMES: usize = 1000;
+
+/// The name that a run's namespace has where other stores of the run, which are of the same server by another address, have those
+/// with lower numbers.
+pub(crate) fn numbered(namespace: &str, number: usize) -> String {
+    if number == 1 { namespace.to_owned() } else { format!("{namespace}_{number}") }
+}
+
+/// Finds the first name of the run's namespace that no other store of the run has on a server of these members, and frees it: one
+/// that a run has left is removed only if the user asked for that, and one that no run has made never is.
+///
+/// # Errors
+/// It must not be used, or a store does not answer.
+async fn free_namespace(lab: &Lab, members: &[&Reached], claim: &Claim<'_>) -> Result<String, Failure> {
+    for namespace in (1..=NAMES).map(|number| numbered(claim.namespace, number)) {
+        let mut owners = Vec::new();
+        for member in members {
+            owners.push(owner(&*member.store, &member.named(&namespace)).await?);
+        }
+        if owners.iter().any(|owner| claim.is_of_another_store(owner)) {
+            continue;
+        }
+        for (member, owner) in members.iter().zip(&owners) {
+            member.free(lab, &member.named(&namespace), owner, claim).await?;
+        }
+        return Ok(namespace);
+    }
+    Err(Failure::Other(format!(
+        "all names of namespace \"{}\" are in use: a defect of acidtest",
+        claim.namespace
+    )))
 }
 
 /// Whether what there is under the namespace's name is to be removed first.
@@ -638,17 +750,17 @@ fn is_replaced(owner: &Owner, claim: &Claim<'_>, namespace: &str, address: &str)
     let (namespace, address) = (format!("namespace \"{namespace}\""), address.to_owned());
     match owner {
         Owner::Nobody | Owner::Prepared => Ok(false),
-        // this run has left it itself, before it opened the store anew
-        Owner::Run(run) if claim.replace || run == claim.run => Ok(true),
+        // this run has left it itself, before it opened this store anew
+        Owner::Run(run) if claim.replace || *run == claim.mark() => Ok(true),
         Owner::Run(_) => Err(StoreError::Occupied { namespace, address }),
         // an empty one bears no mark: an administrator may have made it for somebody
         Owner::Stranger | Owner::Empty => Err(StoreError::Foreign { namespace, address }),
     }
 }
 
-/// Removes the namespace that a killed run left on a user's server, and returns whether it is gone. A namespace with
-/// another run's mark, or with none, is not known to be that run's and is left alone. One that a run has left half made is
-/// the run's; one that holds nothing at all may have been prepared by somebody.
+/// Removes the namespace that a killed run left on a user's server, and returns whether it is gone. `run` is the run's id, or the
+/// mark of one of its stores. A namespace with another run's mark, or with none, is not known to be that run's and is left alone. One
+/// that a run has left half made is the run's; one that holds nothing at all may have been prepared by somebody.
 ///
 /// # Errors
 /// The store cannot be reached, or does not answer.
@@ -662,9 +774,9 @@ pub async fn remove_leftover(
         return Ok(true);
     }
     let store = open(target, address, OpenOptions::default()).await?;
-    match within(PATIENCE, "looking for the namespace", store.owner(namespace)).await? {
+    match owner(&*store, namespace).await? {
         Owner::Nobody | Owner::Prepared => Ok(true),
-        Owner::Run(owner) if owner != run => Ok(false),
+        Owner::Run(mark) if !is_of_run(&mark, run) => Ok(false),
         Owner::Run(_) | Owner::Empty => {
             within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
             Ok(true)
@@ -684,6 +796,7 @@ mod tests {
                 locks: None,
                 namespace: "shop",
                 run: "20260101T000000Z-2",
+                number: 1,
                 replace,
                 connect_timeout: Address::CONNECT_TIMEOUT,
                 size: ServerSize::default(),

@@ -321,7 +321,7 @@ impl Instance {
     }
 
     /// Whether the store's server is one of the user's own that does not say in which of its lives it is.
-    fn may_restart_unseen(&self) -> bool {
+    pub(crate) fn may_restart_unseen(&self) -> bool {
         self.is_on_users_server() && self.lives.iter().all(|lives| lives.role != Role::Server)
     }
 }

@@ -4,7 +4,10 @@ use acidtest_observe::Machine;
 use acidtest_report::{Plan, RunResult, bytes};
 use acidtest_workloads::lock_namespace;
 
-use crate::{Failure, Target, instance::remove_leftover};
+use crate::{
+    Failure, Target,
+    instance::{numbered, remove_leftover},
+};
 
 /// The result of the interrupted run, ready to go on: failed cells and the trials that were interrupted are tried again. One that
 /// broke a promise before it was interrupted stays beside the one that is made in its place: the store did break it.
@@ -48,21 +51,27 @@ fn other_machine(then: &Machine, now: &Machine) -> Option<String> {
     }
 }
 
-/// Removes the namespace that the run left on users' servers when it was killed, before anything is opened anew.
+/// Removes the namespaces that the run left on users' servers when it was killed, before anything is opened anew. It has opened so
+/// many `stores`, each with a namespace of its own where they are of one server.
 pub(crate) async fn clear_leftovers(
     plan: &Plan,
     targets: &[Target],
     lock_service: Option<&Target>,
     run: &str,
+    stores: usize,
 ) -> Result<(), Failure> {
-    let locks = lock_namespace(&plan.namespace);
-    let stores = targets.iter().map(|target| (target, plan.namespace.as_str()));
-    for (target, namespace) in stores.chain(lock_service.map(|service| (service, locks.as_str()))) {
+    let names: Vec<String> = (1..).take(stores).map(|number| numbered(&plan.namespace, number)).collect();
+    let of_locks: Vec<String> = names.iter().map(|name| lock_namespace(name)).collect();
+    let members = targets.iter().map(|target| (target, &names));
+    for (target, names) in members.chain(lock_service.map(|service| (service, &of_locks))) {
         let Some(address) = &target.address else { continue };
-        match remove_leftover(target, address, namespace, run).await {
-            // the same error occurs when the store is opened, and then fails its cells only
-            Ok(_) | Err(Failure::Store(_)) => {}
-            Err(failure) => return Err(failure),
+        for namespace in names {
+            match remove_leftover(target, address, namespace, run).await {
+                Ok(_) => {}
+                // the same error occurs when the store is opened, and then fails its cells only
+                Err(Failure::Store(_)) => break,
+                Err(failure) => return Err(failure),
+            }
         }
     }
     Ok(())

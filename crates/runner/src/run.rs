@@ -200,7 +200,8 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
         probe_length: None,
     };
     let done = if resumed {
-        resume::clear_leftovers(&plan, &targets, lock_service.as_ref(), &runner.result.run).await
+        let stores = runner.settings().len();
+        resume::clear_leftovers(&plan, &targets, lock_service.as_ref(), &runner.result.run, stores).await
     } else {
         Ok(())
     };
@@ -393,7 +394,7 @@ impl<'e> Runner<'_, 'e> {
         let name = self.name(index);
         self.observer().begin(&name);
         let begun = Instant::now();
-        match self.trial(index, round).await {
+        match Box::pin(self.trial(index, round)).await {
             Ok(mut trial) => {
                 trial.took_seconds = Some(begun.elapsed().as_secs_f64());
                 let verdict = trial.audit.to_string();
@@ -454,6 +455,9 @@ impl<'e> Runner<'_, 'e> {
         let strikes = !self.faults[faults].is_none();
         // a trial that failed may have left a member paused or down
         let is_spent = trial.as_ref().map_or(strikes, is_spent);
+        if self.faults[faults].hit_servers() && instance.is_on_users_server() {
+            self.close_those_that_may_have_ended().await;
+        }
         if instance.lost(|_| false).is_none() && !is_spent {
             self.instances.insert(cell.setting(), instance);
         } else {
@@ -461,6 +465,23 @@ impl<'e> Runner<'_, 'e> {
             let _ = instance.close(self.plan.keep).await;
         }
         trial
+    }
+
+    /// Closes other stores on users' servers that do not say in which of their lives they are: one may be the server that a fault
+    /// has just ended, by another address.
+    async fn close_those_that_may_have_ended(&mut self) {
+        let may =
+            |(setting, instance): (&Setting, &Instance)| instance.may_restart_unseen().then_some(*setting);
+        for setting in self.instances.iter().filter_map(may).collect::<Vec<_>>() {
+            if let Some(instance) = self.instances.remove(&setting) {
+                let _ = Box::pin(instance.close(self.plan.keep)).await;
+            }
+        }
+    }
+
+    /// The ways in which the run's stores are opened, in a fixed order.
+    fn settings(&self) -> BTreeSet<Setting> {
+        self.cells.iter().map(Cell::setting).collect()
     }
 
     /// Opens a store. A store that cannot be opened is not tried again for other cells.
@@ -472,9 +493,11 @@ impl<'e> Runner<'_, 'e> {
         let needs_locks = self.targets[target].kind().lock_service && self.cells.iter().any(locked);
         let shown = self.targets[target].shown();
         self.observer().doing(&format!("opening {shown}"));
+        let number = self.settings().range(..=setting).count();
         let claim = Claim {
             namespace: &self.plan.namespace,
             run: &self.result.run,
+            number,
             replace: self.plan.replace,
             connect_timeout: self.plan.connect_timeout.0,
             size: server_size(self.plan, &self.cells, &self.workloads, setting),
@@ -488,7 +511,8 @@ impl<'e> Runner<'_, 'e> {
             }),
         };
         let (lab, interrupt) = (&self.environment.lab, self.environment.watcher.interrupt);
-        let opened = Instance::open(lab, &self.targets[target], durability, tls, &claim, interrupt).await;
+        let opening = Instance::open(lab, &self.targets[target], durability, tls, &claim, interrupt);
+        let opened = Box::pin(opening).await;
         if let (Err(failure @ Failure::Store(_)), false) = (&opened, interrupt.is_set()) {
             let cells = self.cells.iter().zip(&mut self.result.cells);
             for (_, result) in cells.filter(|(cell, _)| cell.setting() == setting) {
@@ -544,9 +568,7 @@ impl<'e> Runner<'_, 'e> {
             Some(token) => trial.use_running_gateway(token, instance, watcher).await?,
             None => trial.start_services(instance, lab, host, watcher).await?,
         }
-        let mut settings = trial.settings(instance).await?;
-        settings.settings.extend(instance.services.versions().chain(self.tls_proxy(&cell)));
-        tell_servers(instance, &mut settings);
+        let settings = self.read_settings(&trial, instance, &cell).await?;
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
             fault.disruption.ends_processes() && !trial.kept_by(fault.member, &settings).survives_a_kill()
         });
@@ -626,8 +648,24 @@ impl<'e> Runner<'_, 'e> {
         if let Some(EarlierData { place, by, evicted, .. }) = earlier {
             return (place, Some(by), evicted);
         }
-        let place = Place { namespace: self.plan.namespace.clone(), trial: self.trials };
+        let place = Place { namespace: instance.namespace().to_owned(), trial: self.trials };
         (place, None, instance.evicted().await)
+    }
+
+    /// The settings that a trial of this cell is driven at, read back, and what there is to know of its servers.
+    async fn read_settings(
+        &self,
+        trial: &TrialRun<'_>,
+        instance: &Instance,
+        cell: &Cell,
+    ) -> Result<EffectiveSettings, Failure> {
+        let mut settings = trial.settings(instance).await?;
+        settings.settings.extend(instance.services.versions().chain(self.tls_proxy(cell)));
+        tell_servers(instance, &mut settings);
+        if instance.namespace() != self.plan.namespace {
+            settings.settings.insert("namespace".to_owned(), instance.namespace().to_owned());
+        }
+        Ok(settings)
     }
 
     /// What speaks TLS in the place of a cell's private server, if that does not speak it itself.

@@ -98,6 +98,7 @@ impl Victim {
             locks: None,
             namespace: NAMESPACE,
             run: "run 1",
+            number: 1,
             replace: false,
             connect_timeout: CONNECT,
             size: ServerSize::default(),

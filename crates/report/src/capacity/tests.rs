@@ -324,7 +324,11 @@ fn prices_of_capacities_compare_like_with_like() {
         cell.capacity.as_mut().unwrap().carried = None;
     }
     result.price_capacities();
-    assert!((result.cells[1].prices[0].throughput.estimate - 2.0).abs() < 1e-9, "{:?}", result.cells[1].prices);
+    assert!(
+        (result.cells[1].prices[0].throughput.estimate - 2.0).abs() < 1e-9,
+        "{:?}",
+        result.cells[1].prices
+    );
     result.cells[0].capacity.as_mut().unwrap().limit = Limit::Bench { at: 950.0 };
     result.price_capacities();
     assert_eq!(result.cells[1].prices, []);

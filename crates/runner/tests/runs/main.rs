@@ -5,3 +5,4 @@
 mod failing;
 mod plan;
 mod told;
+mod users_servers;

@@ -16,12 +16,13 @@ use acidtest_runner::{
     Environment, Failure, Finished, Grid, Interrupt, Observer, OpenOptions, Opener, Order, Target, Watcher,
     run,
 };
-use acidtest_store_memory::{KIND, Memory, Null};
+use acidtest_store_memory::{Faults, KIND, Memory, Null};
 use acidtest_workloads::{
-    Attempt, ClientTask, Owner, Place, Store,
+    Attempt, ClientTask, Identity, Owner, Place, Store,
     inventory::{
         self, Capture, Connector, InventoryStore, Operations, Release, Scenario, Stock, StockRow, Withdrawal,
     },
+    records::RecordsStore,
 };
 use tempfile::TempDir;
 
@@ -52,6 +53,11 @@ pub(crate) struct Told {
     pub(crate) shares: AtomicBool,
     /// Whether it takes connections and never answers.
     pub(crate) hangs: AtomicBool,
+    /// The server that all its addresses are of; each opening has one of its own where there is none.
+    pub(crate) server: Mutex<Option<Arc<Memory>>>,
+    /// In which life that says it is, and the durability level that its settings amount to.
+    pub(crate) identity: Mutex<Option<Identity>>,
+    pub(crate) durability: Mutex<Option<Durability>>,
 }
 
 impl Told {
@@ -109,6 +115,13 @@ impl Teller {
         Target { opener: self, address: None }
     }
 
+    /// Has all its addresses be of one server with these faults.
+    pub(crate) fn serve(&self, faults: Faults) -> Arc<Memory> {
+        let memory = Arc::new(Memory::with(faults));
+        *self.told.server.lock().unwrap() = Some(Arc::clone(&memory));
+        memory
+    }
+
     /// The store as a server of the user's own.
     pub(crate) fn at(&'static self, host: &str) -> Target {
         let address = Address { host: host.to_owned(), ..Address::loopback(self.kind.name, None, 1, "") };
@@ -132,7 +145,8 @@ impl Opener for Teller {
             if self.told.hangs.load(SeqCst) {
                 std::future::pending::<()>().await;
             }
-            let opened = ToldStore { told: Arc::clone(&self.told), memory: Memory::default() };
+            let memory = self.told.server.lock().unwrap().clone().unwrap_or_default();
+            let opened = ToldStore { told: Arc::clone(&self.told), memory };
             Ok(Box::new(opened) as Box<dyn Store>)
         })
     }
@@ -140,7 +154,7 @@ impl Opener for Teller {
 
 struct ToldStore {
     told: Arc<Told>,
-    memory: Memory,
+    memory: Arc<Memory>,
 }
 
 impl Store for ToldStore {
@@ -148,8 +162,14 @@ impl Store for ToldStore {
         Box::pin(async move {
             self.told.take(Step::Effective)?;
             let version = self.told.version.load(SeqCst).to_string();
-            Ok(EffectiveSettings { version, ..self.memory.effective().await? })
+            let read = self.memory.effective().await?;
+            let durability = self.told.durability.lock().unwrap().map_or(read.durability, Into::into);
+            Ok(EffectiveSettings { version, durability, ..read })
         })
+    }
+
+    fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
+        Box::pin(async { Ok(self.told.identity.lock().unwrap().clone()) })
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
@@ -176,6 +196,10 @@ impl Store for ToldStore {
     fn inventory(&self) -> Option<&dyn InventoryStore> {
         Some(self)
     }
+
+    fn records(&self) -> Option<&dyn RecordsStore> {
+        self.memory.records()
+    }
 }
 
 impl InventoryStore for ToldStore {
@@ -187,7 +211,7 @@ impl InventoryStore for ToldStore {
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.told.take(Step::Load)?;
-            InventoryStore::load(&self.memory, place, lock, stock).await
+            InventoryStore::load(&*self.memory, place, lock, stock).await
         })
     }
 
@@ -195,7 +219,7 @@ impl InventoryStore for ToldStore {
         if self.told.shares.load(SeqCst) {
             return inventory::task(SharedSession, scenario);
         }
-        InventoryStore::client(&self.memory, place, lock, scenario)
+        InventoryStore::client(&*self.memory, place, lock, scenario)
     }
 
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
@@ -208,7 +232,7 @@ impl InventoryStore for ToldStore {
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.told.take(Step::Unload)?;
-            InventoryStore::unload(&self.memory, place).await
+            InventoryStore::unload(&*self.memory, place).await
         })
     }
 }
