@@ -221,7 +221,14 @@ pub fn audit(watch: &Watch, counters: &[GuardedCounter]) -> Audit {
         .map(|(name, count)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX)))
         .collect();
     let verdict = if broken { Verdict::Broken } else { Verdict::Holds };
-    Audit { verdict, reason: None, excused: Vec::new(), findings: findings.into(), evidence }
+    Audit {
+        verdict,
+        reason: None,
+        excused: Vec::new(),
+        promised: Vec::new(),
+        findings: findings.into(),
+        evidence,
+    }
 }
 
 /// Locks the mutex even if another thread panicked while it held it: counts are valid after any panic.

@@ -648,6 +648,11 @@ fn injection(injected: &InjectionFigures) -> String {
     };
     let answered = if injected.same_life {
         format!("the same life of it answered afterwards, so that it had not ended; {answered}")
+    } else if injected.another_server {
+        format!(
+            "another server answered in its place afterwards, or the same one promoted anew, which need not have all that was acknowledged; \
+             {answered}"
+        )
     } else if injected.forced {
         format!("it did not stop in order within 10 s, and was killed; {answered}")
     } else {
@@ -1029,6 +1034,7 @@ mod tests {
             interrupted: Some(7),
             crash: true,
             same_life: false,
+            another_server: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

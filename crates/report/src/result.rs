@@ -310,6 +310,10 @@ pub struct InjectionFigures {
     /// Whether the member was in the same life afterwards, so that the command that was to end it has not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same_life: bool,
+    /// Whether another server answered in the member's place afterwards, which need not have all that was acknowledged: no level
+    /// was tested by it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub another_server: bool,
     /// The longest time in which nobody was served since it, up to the next fault or restart, or that this fell into: its
     /// beginning; none if an older acidtest did not look.
     #[serde(default)]
@@ -851,6 +855,7 @@ mod tests {
             interrupted: Some(3),
             crash: false,
             same_life: false,
+            another_server: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

@@ -242,13 +242,7 @@ impl Grid<'_> {
             reconnects: 0,
             connect_ns: None,
             faults: BTreeMap::new(),
-            audit: Audit {
-                excused: Vec::new(),
-                verdict: if broken { Verdict::Broken } else { Verdict::Holds },
-                reason: None,
-                findings: vec![Finding::new("oversold", if broken { 5 } else { 0 }, "units", LOCK)],
-                evidence: BTreeMap::from([("initial".to_owned(), 5_000)]),
-            },
+            audit: audit(broken),
             remarks: Remarks {
                 first_ns: BTreeMap::from([("capture".to_owned(), 2_500_000 + u64::from(round))]),
                 plans: BTreeMap::from([(
@@ -319,6 +313,17 @@ pub(crate) fn queue(rates: [(&str, bool, f64); 6]) -> RunResult {
     result.plan.workload = "queue".to_owned();
     result.price().unwrap();
     result
+}
+
+/// The audit of a trial that holds, or is broken.
+fn audit(broken: bool) -> Audit {
+    Audit {
+        verdict: if broken { Verdict::Broken } else { Verdict::Holds },
+        reason: None,
+        findings: vec![Finding::new("oversold", if broken { 5 } else { 0 }, "units", LOCK)],
+        evidence: BTreeMap::from([("initial".to_owned(), 5_000)]),
+        ..Audit::unknown("a sample")
+    }
 }
 
 /// A distribution of a thousand times around a mean.

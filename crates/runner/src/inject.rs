@@ -1,7 +1,7 @@
 //! Carries out a timeline: kills, stops and pauses members of an instance at their moments, and brings them back.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     future::poll_fn,
     pin::Pin,
     task::Poll,
@@ -20,6 +20,7 @@ use crate::{
     command::UserCommand,
     driver::Driver,
     instance::{Instance, LostMember, Way},
+    lives::AskedEnd,
     outages::{Event, Outage, Outages},
 };
 
@@ -61,6 +62,8 @@ pub struct Injected {
     pub forced: bool,
     /// Whether the member was in the same life afterwards, so that its processes had not ended.
     pub same_life: bool,
+    /// Whether another server answered in the member's place afterwards.
+    pub another_server: bool,
     /// The last acknowledgement before it; none if nothing was acknowledged since the injection before it.
     pub last_ok: Option<Duration>,
     /// The last acknowledgement of a change before it; none if no change was acknowledged since the member's processes
@@ -85,7 +88,7 @@ impl Injected {
         let (at, back, answered) = (None, None, None);
         let (last_ok, last_change, next_ok) = (None, None, None);
         let (acknowledged, outstanding, interrupted, unserved) = (0, None, 0, None);
-        let (missed, overtaken, forced, same_life) = (false, false, false, false);
+        let (missed, overtaken, forced, same_life, another_server) = (false, false, false, false, false);
         Self {
             injection,
             at,
@@ -99,10 +102,16 @@ impl Injected {
             overtaken,
             forced,
             same_life,
+            another_server,
             last_ok,
             last_change,
             next_ok,
         }
+    }
+
+    /// Whether it ended the processes of its member, as far as anybody knows.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.injection.disruption.ends_processes() && self.at.is_some() && !self.missed && !self.same_life
     }
 
     /// Notes that the member has served so far: one that is asked to stop still does, for a while.
@@ -140,7 +149,7 @@ impl Injected {
     /// durability level that is shown is that of what the member keeps.
     fn figures(&self, is_told: bool, keeps: bool) -> InjectionFigures {
         let Self { injection, at, back, answered, acknowledged, interrupted, unserved, .. } = self;
-        let Self { missed, overtaken, forced, same_life, last_ok, next_ok, .. } = self;
+        let Self { missed, overtaken, forced, same_life, another_server, last_ok, next_ok, .. } = self;
         // what was acknowledged a moment before was on its way through the member
         let was_at_work = at.zip(*last_ok).is_some_and(|(at, last)| at.saturating_sub(last) < AT_WORK);
         let is_told = is_told || !was_at_work;
@@ -160,8 +169,9 @@ impl Injected {
             acknowledged: at.map(|_| *acknowledged),
             outstanding: self.outstanding,
             interrupted,
-            crash: at.is_some() && tests && !same_life,
+            crash: at.is_some() && tests && !same_life && !another_server,
             same_life: *same_life,
+            another_server: *another_server,
             unserved_from_seconds: unserved.map(|outage| outage.from.as_secs_f64()),
             unserved_until_seconds: unserved.and_then(|outage| Some(outage.until?.as_secs_f64())),
             missed: *missed,
@@ -210,6 +220,8 @@ pub(crate) struct Injector<'a> {
     due: VecDeque<&'a Injection>,
     open: Vec<OpenInjection>,
     done: Vec<Injected>,
+    /// How many of these there were when it was last found out what became of the end of a member.
+    settled: BTreeMap<Role, usize>,
     /// When the measured part began.
     begun: Instant,
     /// How many operations had ended with their connection when the last injection began.
@@ -226,6 +238,7 @@ impl<'a> Injector<'a> {
             due,
             open: Vec::new(),
             done: Vec::new(),
+            settled: BTreeMap::new(),
             begun: Instant::now(),
             interrupted_before: 0,
             outages: Outages::new(match extent {
@@ -359,13 +372,15 @@ impl<'a> Injector<'a> {
         self.open.iter().any(|open| open.member == role && ends(open))
     }
 
-    /// Notes that the member with this role is in the same life as before it was to be ended.
-    pub(crate) fn has_not_ended(&mut self, role: Role) {
-        let ended = |done: &&mut Injected| {
-            done.injection.member == role && done.injection.disruption.ends_processes() && !done.missed
-        };
-        if let Some(last) = self.done.iter_mut().rev().find(ended) {
-            last.same_life = true;
+    /// Notes what became of the member with this role, which was to be ended, perhaps several times since that was last
+    /// known.
+    pub(crate) fn note_end(&mut self, role: Role, end: AskedEnd) {
+        let settled = self.settled.insert(role, self.done.len()).unwrap_or(0);
+        for done in self.done.iter_mut().skip(settled) {
+            if done.injection.member == role && done.has_ended() {
+                done.same_life = end == AskedEnd::SameLife;
+                done.another_server = end == AskedEnd::Elsewhere;
+            }
         }
     }
 
@@ -690,8 +705,9 @@ mod tests {
             // a queue that had nothing left to hand out
             Injected { outstanding: Some(0), ..killed.clone() },
             Injected { missed: true, ..killed.clone() },
-            // a command that killed nothing
+            // a command that killed nothing, and one after which another server answered
             Injected { same_life: true, ..killed.clone() },
+            Injected { another_server: true, ..killed.clone() },
             Injected { at: None, ..killed },
         ];
         for other in &others {
@@ -699,5 +715,30 @@ mod tests {
         }
         let forced = Injected { forced: true, ..injected(Disruption::Restart) };
         assert!(is_crash(&forced, true), "it was killed because it had not stopped in time");
+    }
+
+    /// Of several kills after which a member is in the same life, none has ended it; what was known before stays.
+    #[test]
+    fn kills_that_end_nothing_are_told_from_those_that_do() {
+        let (timeline, commands) = (Timeline::default(), Commands::default());
+        let mut injector = Injector::new(&timeline, &commands, Extent::Operations(1));
+        let at = |second| Injected {
+            at: Some(Duration::from_secs(second)),
+            ..Injected::of(&Injection {
+                at: Duration::from_secs(second),
+                member: Role::Server,
+                disruption: Disruption::Kill { down: Duration::ZERO },
+            })
+        };
+        injector.done.push(at(1));
+        injector.note_end(Role::Server, AskedEnd::Again);
+        injector.done.extend([at(2), at(3)]);
+        injector.note_end(Role::Server, AskedEnd::SameLife);
+        injector.done.push(at(4));
+        injector.note_end(Role::Server, AskedEnd::Elsewhere);
+        let ended: Vec<bool> = injector.done.iter().map(Injected::has_ended).collect();
+        assert_eq!(ended, [true, false, false, true]);
+        let elsewhere: Vec<bool> = injector.done.iter().map(|done| done.another_server).collect();
+        assert_eq!(elsewhere, [false, false, false, true]);
     }
 }

@@ -212,8 +212,8 @@ impl Instance {
             }
         };
         let mut lives = Vec::new();
-        for OpenMember { role, store, .. } in others.iter().chain([&server]) {
-            lives.extend(Lives::of(*role, &**store).await);
+        for OpenMember { role, target, store, .. } in others.iter().chain([&server]) {
+            lives.extend(Lives::of(*role, target.address.is_none(), &**store).await);
         }
         Ok(Self {
             effective,

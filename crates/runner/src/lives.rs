@@ -26,12 +26,27 @@ const REST: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Lives {
     role: Role,
+    /// Whether the lab starts it anew, so that whoever answers has its data.
+    is_private: bool,
     /// Those in which it is known to be: several, where several servers answer at its address.
     known: Vec<Identity>,
     /// Whether it is being ended, or was, as it was asked to: then it is in another one.
     is_asked: bool,
+    /// Those of servers that answered in its place once it had been ended as it was asked to: they serve other data.
+    elsewhere: Vec<Identity>,
     /// Those that nobody asked for.
     unasked: Vec<Begun>,
+}
+
+/// What became of a member that was to be ended, as far as who answers afterwards shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AskedEnd {
+    /// It is in the same life: it has not ended.
+    SameLife,
+    /// It has ended, and is there again; or it does not say which data it serves.
+    Again,
+    /// Another server answers in its place, which need not have all that was acknowledged.
+    Elsewhere,
 }
 
 /// A life that nobody asked for.
@@ -59,9 +74,13 @@ struct Asked {
 
 impl Lives {
     /// Of a member with this role; none if it does not say in which life it is.
-    pub(crate) async fn of(role: Role, store: &dyn Store) -> Option<Self> {
+    pub(crate) async fn of(role: Role, is_private: bool, store: &dyn Store) -> Option<Self> {
         let known = Box::pin(who_answer(store)).await;
-        (!known.is_empty()).then(|| Self { role, known, is_asked: false, unasked: Vec::new() })
+        (!known.is_empty()).then(|| Self::known(role, is_private, known))
+    }
+
+    fn known(role: Role, is_private: bool, known: Vec<Identity>) -> Self {
+        Self { role, is_private, known, is_asked: false, elsewhere: Vec::new(), unasked: Vec::new() }
     }
 
     /// How many servers are known to answer at its address.
@@ -69,33 +88,69 @@ impl Lives {
         self.known.len()
     }
 
-    /// Notes who answers. Returns whether an end that it was asked for was one, if that can be told: it is then in another
+    /// Notes who answers. Returns what became of an end that it was asked for, if that can be told: it is then in another
     /// life, at the latest when the clients are done, because what is asked to stop may still answer for a while.
-    fn note(&mut self, answer: Vec<Identity>, Asked { at, because, is_last }: Asked) -> Option<bool> {
+    fn note(&mut self, answer: Vec<Identity>, Asked { at, because, is_last }: Asked) -> Option<AskedEnd> {
         if answer.is_empty() {
             return None;
         }
-        let is_known =
-            |known: &[Identity], identity: &Identity| known.iter().any(|one| one.life == identity.life);
         if self.is_asked {
-            // of several servers nobody knows which of them it was
-            let are_several = self.known.len() > 1;
-            let has_ended = are_several || answer.iter().any(|one| !is_known(&self.known, one));
-            if !has_ended && !is_last {
-                return None;
-            }
+            let end = self.end(&answer, is_last)?;
             self.is_asked = false;
-            let kept = if are_several { std::mem::take(&mut self.known) } else { Vec::new() };
-            self.known = kept.into_iter().chain(answer).collect();
-            return Some(has_ended);
+            match end {
+                AskedEnd::SameLife => {}
+                AskedEnd::Again => {
+                    // of several servers nobody knows which of them it was
+                    let kept =
+                        if self.known.len() > 1 { std::mem::take(&mut self.known) } else { Vec::new() };
+                    self.known = kept.into_iter().chain(answer).collect();
+                }
+                AskedEnd::Elsewhere => {
+                    let others: Vec<Identity> =
+                        answer.into_iter().filter(|identity| !self.knows(identity)).collect();
+                    self.elsewhere.extend(others);
+                }
+            }
+            return Some(end);
         }
         for identity in answer {
             let is_told = self.unasked.iter().any(|begun| begun.identity.life == identity.life);
-            if !is_told && !is_known(&self.known, &identity) {
+            if !is_told && !self.knows(&identity) {
                 self.unasked.push(Begun { identity, found: at, loss: because, unserved: None });
             }
         }
         None
+    }
+
+    /// Whether a life is one in which it, or who answers in its place, is known to be.
+    fn knows(&self, identity: &Identity) -> bool {
+        self.known.iter().chain(&self.elsewhere).any(|one| one.life == identity.life)
+    }
+
+    /// What became of the end that it was asked for, given who answers; none as long as that cannot be told.
+    fn end(&self, answer: &[Identity], is_last: bool) -> Option<AskedEnd> {
+        if self.known.len() > 1 {
+            return Some(AskedEnd::Again);
+        }
+        let begun: Vec<&Identity> = answer.iter().filter(|identity| !self.knows(identity)).collect();
+        if begun.is_empty() {
+            return is_last.then_some(AskedEnd::SameLife);
+        }
+        let served: Vec<&String> = self.known.iter().filter_map(|one| one.data.as_ref()).collect();
+        if self.is_private || served.is_empty() {
+            return Some(AskedEnd::Again);
+        }
+        let serves_other = |one: &&Identity| one.data.as_ref().is_some_and(|data| !served.contains(&data));
+        if begun.iter().any(serves_other) {
+            return Some(AskedEnd::Elsewhere);
+        }
+        // a standby says nothing of its data until it is promoted
+        let is_silent = begun.iter().any(|one| one.data.is_none());
+        match (is_silent, is_last) {
+            (false, _) => Some(AskedEnd::Again),
+            (true, true) => Some(AskedEnd::Elsewhere),
+            (true, false) => None,
+        }
     }
 
     /// Where several servers answer at its address and no client has lost a connection, those that were found late are others of
@@ -257,8 +312,8 @@ fn note(
 ) {
     for (role, answer) in answers {
         let Some(lives) = instance.lives.iter_mut().find(|lives| lives.role == role) else { continue };
-        if lives.note(answer, asked) == Some(false) {
-            injector.has_not_ended(role);
+        if let Some(end) = lives.note(answer, asked) {
+            injector.note_end(role, end);
         }
     }
     let mut begun = instance.lives.iter().flat_map(|lives| &lives.unasked);
@@ -280,14 +335,14 @@ impl Instance {
     }
 
     /// Asks who answers, after a trial and before the next one. Returns whether any member is in a life that nobody asked
-    /// for.
+    /// for, or another server answers in its place.
     pub(crate) async fn has_restarted(&mut self) -> bool {
         for (role, answer) in self.who_answer().await {
             if let Some(lives) = self.lives.iter_mut().find(|lives| lives.role == role) {
                 let _ = lives.note(answer, Asked { is_last: true, ..Asked::default() });
             }
         }
-        self.lives.iter().any(|lives| !lives.unasked.is_empty())
+        self.lives.iter().any(|lives| !lives.unasked.is_empty() || !lives.elsewhere.is_empty())
     }
 
     /// The lives that nobody asked for, as a result keeps them.
@@ -296,8 +351,8 @@ impl Instance {
     }
 
     /// Takes into account, in an audit of the store at these settings, that its server was found in a life that nobody had asked
-    /// for, or may have been: it does not say, and clients lost connections for no fault of the run's. `keeps` is the durability
-    /// level of what the server keeps. Returns whether it was, or may have been.
+    /// for, or may have been: it does not say, and clients lost connections for no fault of the run's; or that another one
+    /// answered once it had been ended. `keeps` is the durability level of what the server keeps. Returns whether any of that is so.
     pub(crate) fn judge_restarts(
         &self,
         audit: &mut Audit,
@@ -309,8 +364,14 @@ impl Instance {
         if is_same(Role::Locks).is_some() {
             audit.doubt(LOCK, "the lock service restarted unasked, and may have forgotten who holds what");
         }
+        let of_server = self.lives.iter().find(|lives| lives.role == Role::Server);
+        let is_elsewhere = of_server.is_some_and(|lives| !lives.elsewhere.is_empty());
         let restart = match is_same(Role::Server) {
-            Some(is_same) => Restart { keeps, is_same, is_known: true },
+            Some(is_same) => Restart { keeps, is_same: is_same && !is_elsewhere, is_known: true },
+            None if is_elsewhere => {
+                audit.across_failover(keeps, without);
+                return true;
+            }
             None if has_lost_connections && self.may_restart_unseen() => {
                 Restart { keeps, is_same: false, is_known: false }
             }
@@ -345,7 +406,7 @@ mod tests {
     const LAST: Asked = Asked { at: None, because: None, is_last: true };
 
     fn lives(known: Vec<Identity>) -> Lives {
-        Lives { role: Role::Server, known, is_asked: false, unasked: Vec::new() }
+        Lives::known(Role::Server, false, known)
     }
 
     #[test]
@@ -356,10 +417,10 @@ mod tests {
         assert_eq!(lives.is_same(), None);
         lives.is_asked = true;
         assert_eq!(lives.note(Vec::new(), Asked::default()), None, "nobody answers yet");
-        assert_eq!(lives.note(vec![identity("b", Some("x"))], Asked::default()), Some(true));
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], Asked::default()), Some(AskedEnd::Again));
         lives.is_asked = true;
         assert_eq!(lives.note(vec![identity("b", Some("x"))], Asked::default()), None, "it may yet end");
-        assert_eq!(lives.note(vec![identity("b", Some("x"))], LAST), Some(false), "it has not ended");
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], LAST), Some(AskedEnd::SameLife));
         assert_eq!(lives.is_same(), None);
         let (at, because) = (Some(Duration::from_secs(1)), Some(Event::Loss(0)));
         let asked = Asked { at, because, is_last: false };
@@ -408,11 +469,39 @@ mod tests {
         lives.is_asked = true;
         assert_eq!(
             lives.note(vec![other.clone()], Asked::default()),
-            Some(true),
+            Some(AskedEnd::Again),
             "another one may have ended"
         );
         lives.note(vec![one, other], Asked::default());
         assert_eq!(lives.is_same(), None);
+    }
+
+    /// What is asked to end and gives its place to another server: that one need not have all that was acknowledged.
+    #[test]
+    fn another_server_after_an_end_that_was_asked_for_is_no_restart_of_the_first() {
+        let primary = identity("a", Some("x"));
+        let asked = |known: Identity, is_private| Lives {
+            is_asked: true,
+            ..Lives::known(Role::Server, is_private, vec![known])
+        };
+        let (standby, promoted) = (identity("b", None), identity("b", Some("y")));
+        let answers = |lives: &mut Lives, answer: &Identity, asked| lives.note(vec![answer.clone()], asked);
+        let mut lives = asked(primary.clone(), false);
+        assert_eq!(answers(&mut lives, &standby, Asked::default()), None, "it may yet say what it serves");
+        assert_eq!(answers(&mut lives, &promoted, Asked::default()), Some(AskedEnd::Elsewhere));
+        assert_eq!(answers(&mut lives, &promoted, LAST), None, "it is known");
+        assert_eq!((lives.is_same(), lives.figures().count(), lives.elsewhere.len()), (None, 0, 1));
+        // a second end that is none, and one after which the first one is back
+        lives.is_asked = true;
+        assert_eq!(answers(&mut lives, &promoted, LAST), Some(AskedEnd::SameLife));
+        lives.is_asked = true;
+        assert_eq!(answers(&mut lives, &identity("c", Some("x")), Asked::default()), Some(AskedEnd::Again));
+        assert_eq!(lives.elsewhere.len(), 1, "what was acknowledged meanwhile is elsewhere");
+        let mut silent = asked(primary.clone(), false);
+        assert_eq!(answers(&mut silent, &standby, LAST), Some(AskedEnd::Elsewhere), "it never said");
+        // what the lab starts anew has its own folder, whatever it says; and of others nobody may know
+        assert_eq!(answers(&mut asked(primary, true), &promoted, LAST), Some(AskedEnd::Again));
+        assert_eq!(answers(&mut asked(identity("a", None), false), &promoted, LAST), Some(AskedEnd::Again));
     }
 
     /// One server by itself that answers in another life has restarted, whatever clients have noticed of it.

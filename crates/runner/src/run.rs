@@ -19,7 +19,7 @@ use acidtest_report::{
     TrialResult, UnreadableHistogram, count, nanoseconds,
 };
 use acidtest_workloads::{
-    AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
+    Audit, AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -36,6 +36,7 @@ use crate::{
     lives::tell_servers,
     resume,
     trial::TrialRun,
+    watch::Driven,
 };
 
 /// Shortest time between two writings of the result: this long, and this many times as long as the last writing took.
@@ -598,11 +599,7 @@ impl<'e> Runner<'_, 'e> {
         let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
         instance.is_still_ours().await?;
         instance.has_restarted().await;
-        let keeps = trial.kept_by(Role::Server, &settings);
-        let has_lost_connections = driven.measurement.reconnects > 0 && driven.injected.is_empty();
-        if !instance.judge_restarts(&mut audit, keeps, &without, has_lost_connections) && driven.crashed {
-            audit.across_crash(&without);
-        }
+        judge_ends(&mut audit, &trial, instance, &driven, &settings, (&without, forgets));
         // data of which something was evicted is of no use to a later trial
         let left = (!instance.judge_evictions(&mut audit, &evicted).await).then_some(reusable).flatten();
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
@@ -743,6 +740,31 @@ impl<'e> Runner<'_, 'e> {
         let concluded =
             if self.plan.capacity.is_some() { self.result.find_capacities() } else { self.result.price() };
         concluded.map_err(|error| unreadable(&error))
+    }
+}
+
+/// Takes into account, in an audit, which members had ended while clients were driven. The cell does `without` these guarantees;
+/// `forgets` is whether it does without durability because of a fault that ends a member which promises nothing of what it keeps.
+fn judge_ends(
+    audit: &mut Audit,
+    trial: &TrialRun<'_>,
+    instance: &Instance,
+    driven: &Driven,
+    settings: &EffectiveSettings,
+    (without, forgets): (&[String], bool),
+) {
+    let keeps = trial.kept_by(Role::Server, settings);
+    let has_lost_connections = driven.measurement.reconnects > 0 && driven.injected.is_empty();
+    if instance.judge_restarts(audit, keeps, without, has_lost_connections) {
+        return;
+    }
+    if driven.crashed {
+        audit.across_crash(without);
+    }
+    let may_forget =
+        |one: &Injected| one.has_ended() && !trial.kept_by(one.injection.member, settings).survives_a_kill();
+    if forgets && !driven.injected.iter().any(may_forget) {
+        audit.hold_to(DURABILITY);
     }
 }
 

@@ -140,7 +140,7 @@ pub(crate) async fn drive(
     let mut gauge = Gauge::default();
     let mut told = Told::default();
     let (mut lost, mut failed) = (None, None);
-    let (mut crashed, mut is_ending) = (false, false);
+    let mut is_ending = false;
     let mut stopped: Option<Instant> = None;
     while !driver.is_finished() {
         injector.wait(WATCH).await;
@@ -168,7 +168,7 @@ pub(crate) async fn drive(
             if ends_server {
                 driver.note_crash(of, Crash::Nears);
                 driver.note_crash(of, Crash::Comes);
-                (crashed, is_ending) = (true, true);
+                is_ending = true;
             }
             let so_far = || trial.so_far();
             if let Err(failure) = injector.go_on(measured, is_over, so_far, instance, &mut driver) {
@@ -216,6 +216,7 @@ pub(crate) async fn drive(
     let silent = injector.end(measurement.window, || trial.so_far(), instance).await?;
     lookout.end(instance, &mut injector, &measurement).await;
     let injected = injector.into_done();
+    let crashed = injected.iter().any(|one| one.injection.member == Role::Server && one.has_ended());
     told.faults(&injected, watcher);
     if let Some(failure) = failed {
         return Err(failure);

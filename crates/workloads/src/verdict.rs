@@ -134,9 +134,13 @@ pub struct Audit {
     /// Everything that was looked for, gravest first; all counts are zero if the guarantees held.
     pub findings: Vec<Finding>,
     /// Guarantees whose findings are held against no promise in this trial, whatever its cell promises: its server restarted
-    /// unasked.
+    /// unasked, or another one took its place.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub excused: Vec<String>,
+    /// Guarantees whose findings break a promise in this trial, although its cell does without them for a fault's sake: the
+    /// fault ended nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub promised: Vec<String>,
     /// The figures that the verdict comes from: totals of the ledger, totals of the final state, and the bounds
     /// that these had to be within.
     pub evidence: BTreeMap<String, i64>,
@@ -157,7 +161,7 @@ impl Audit {
         };
         let figure = |(name, count): (&str, u64)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX));
         let evidence = evidence.into_iter().map(figure).collect();
-        Self { verdict, reason: doubt, findings, excused: Vec::new(), evidence }
+        Self { verdict, reason: doubt, findings, excused: Vec::new(), promised: Vec::new(), evidence }
     }
 
     /// Adds that the server came up no more, because it cannot read its own data, in these words of its log: all that was
@@ -176,17 +180,19 @@ impl Audit {
             reason: Some(reason.into()),
             findings: Vec::new(),
             excused: Vec::new(),
+            promised: Vec::new(),
             evidence: BTreeMap::new(),
         }
     }
 
     /// Whether the audit proves that a promise was broken, in a cell that does without the guarantees named in
-    /// `without`: any finding proves it that another guarantee prevents.
+    /// `without`: any finding proves it that another guarantee prevents, or one that is promised in this trial all the same.
     #[must_use]
     pub fn breaks_promise(&self, without: &[impl AsRef<str>]) -> bool {
-        let is_excused = |guarantee: &str| self.excused.iter().any(|name| name == guarantee);
+        let is_among = |names: &[String], guarantee: &str| names.iter().any(|name| name == guarantee);
         let promised = |guarantee: &str| {
-            !is_excused(guarantee) && !without.iter().any(|name| name.as_ref() == guarantee)
+            let is_promised = !without.iter().any(|name| name.as_ref() == guarantee);
+            !is_among(&self.excused, guarantee) && (is_promised || is_among(&self.promised, guarantee))
         };
         self.findings.iter().any(|finding| finding.count > 0 && promised(&finding.guarantee))
     }
@@ -266,6 +272,25 @@ impl Audit {
                 "the server restarted unasked, or another one took its place, which need not have all that was acknowledged",
             ),
         }
+    }
+
+    /// The same where another server answered once the first had been ended, as was asked for: it need not have all that
+    /// was acknowledged, whatever level of durability the first one had.
+    pub fn across_failover(&mut self, keeps: EffectiveDurability, without: &[impl AsRef<str>]) {
+        self.across_crash(without);
+        match keeps {
+            EffectiveDurability::Unknown | EffectiveDurability::None => self.excuse(DURABILITY),
+            EffectiveDurability::Process | EffectiveDurability::Disk => self.doubt(
+                DURABILITY,
+                "another server answered after the fault, or the same one promoted anew, which need not have all that was acknowledged",
+            ),
+        }
+    }
+
+    /// Holds what this guarantee prevents against its promise, although the cell does without it: it does so because of what a
+    /// fault may end, and none has ended that.
+    pub fn hold_to(&mut self, guarantee: Guarantee) {
+        self.promised.push(guarantee.name.to_owned());
     }
 
     /// Holds what this guarantee prevents against no promise.
@@ -441,6 +466,47 @@ mod tests {
             unlocked.across_restart(Restart { keeps, is_same, is_known: true }, &[LOCK.name]);
             assert!(unlocked.verdict == Verdict::Broken && !unlocked.breaks_promise(&[LOCK.name]));
         }
+    }
+
+    /// Where another server takes the place of one that was ended, no level of the first one's says what the other has. What
+    /// was seen before is proved all the same.
+    #[test]
+    fn a_failover_that_was_asked_for_is_no_proof_against_a_level() {
+        use EffectiveDurability::{Disk, None, Process, Unknown};
+        let none: &[&str] = &[];
+        let audit = |within_life| {
+            let finding = Finding::new("oversold", 10, "units", LOCK).or_loss().within_life(within_life);
+            Audit::of(vec![finding, Finding::new("lost", 3, "records", DURABILITY)], Option::None, [])
+        };
+        for (keeps, verdict) in [
+            (Disk, Verdict::Unknown),
+            (Process, Verdict::Unknown),
+            (None, Verdict::Broken),
+            (Unknown, Verdict::Broken),
+        ] {
+            let mut failed_over = audit(0);
+            failed_over.across_failover(keeps, none);
+            assert_eq!((failed_over.verdict, failed_over.breaks_promise(none)), (verdict, false), "{keeps}");
+            let is_said = failed_over.to_string().contains("another server answered");
+            assert_eq!(is_said, verdict == Verdict::Unknown, "{failed_over}");
+            let mut proved = audit(7);
+            proved.across_failover(keeps, none);
+            assert!(proved.verdict == Verdict::Broken && proved.breaks_promise(none), "{keeps}");
+        }
+    }
+
+    /// What a cell does without because of its fault is promised in a trial in which the fault ended nothing.
+    #[test]
+    fn a_fault_that_ends_nothing_excuses_nothing() {
+        let lost = || Audit::of(vec![Finding::new("lost", 3, "records", DURABILITY)], None, []);
+        let without = [DURABILITY.name];
+        let mut held = lost();
+        held.hold_to(DURABILITY);
+        assert!(held.breaks_promise(&without) && !lost().breaks_promise(&without));
+        // an unasked restart excuses it all the same
+        let restart = Restart { keeps: EffectiveDurability::None, is_same: true, is_known: true };
+        held.across_restart(restart, &without);
+        assert!(!held.breaks_promise(&without));
     }
 
     /// Of a server that does not say in which of its lives it is, nobody knows whether it restarted.

@@ -58,6 +58,7 @@ pub(crate) fn case(
         let halt = (clock == Clock::Simulated && chance(rng, 0.15)).then(|| rng.random_range(5..200));
         let seed = rng.random_range(0..1 << 40);
         store.full = room(seed);
+        store.fails_over = store.outages && !store.unasked && fails_over(seed);
         store.pooled = store.outages && workload != "queue" && is_pooled(seed);
         let case = FuzzCase { seed, clock, sound, halt, store, plan };
         match grid(&case) {
@@ -72,6 +73,11 @@ pub(crate) fn case(
 fn room(seed: u64) -> Option<u64> {
     let mut rng = Rng::seed_from_u64(seed);
     chance(&mut rng, 1.0 / 7.0).then(|| rng.random_range(1..300))
+}
+
+/// Whether another server answers after an outage: two times in five, drawn apart from the rest of a case.
+fn fails_over(seed: u64) -> bool {
+    chance(&mut Rng::seed_from_u64(seed.reverse_bits()), 0.4)
 }
 
 /// Whether connections end at a pooler: one time in three, drawn apart from the rest of a case.

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Accused,
     /// A store was accused of what it had lost when it restarted unasked, of which it had promised nothing.
     Restarted,
+    /// A store was accused of what another one, which took its place, did not have.
+    FailedOver,
     /// The verdict was unknown, and nothing in the plan explains that.
     Unexplained,
     /// A correct store gave its clients answers that contradict each other: the reference store itself has a bug.
@@ -53,6 +55,7 @@ impl fmt::Display for Misjudgement {
             Kind::Missed => "what must be seen was not",
             Kind::Accused => "a correct lock was accused of what a kill had lost",
             Kind::Restarted => "a store was accused of what it may lose when it restarts unasked",
+            Kind::FailedOver => "a store was accused of what another one in its place did not have",
             Kind::Unexplained => "nothing in the plan explains why it could not be told",
             Kind::Witness => "the reference store itself is wrong",
             Kind::Window => "the measured part is not as long as was asked for",
@@ -90,11 +93,14 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     if case.store.bug.is_some_and(Bug::strikes_at_a_kill) && accuses_lock(audit, without) {
         return Some(Kind::Accused);
     }
-    // whoever restarts unasked and keeps nothing has lost what it may lose
+    // whoever restarts unasked and keeps nothing has lost what it may lose, and another server need not have all
     let loses = [Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient];
-    let is_excused = driven.restarted && case.store.bug.is_some_and(|bug| loses.contains(&bug));
-    if is_excused && audit.breaks_promise(without) {
-        return Some(Kind::Restarted);
+    if case.store.bug.is_some_and(|bug| loses.contains(&bug)) && audit.breaks_promise(without) {
+        match (driven.restarted, driven.failed_over) {
+            (true, _) => return Some(Kind::Restarted),
+            (_, true) => return Some(Kind::FailedOver),
+            _ => {}
+        }
     }
     if !is_as_long_as_asked(case, trial) {
         return Some(Kind::Window);
@@ -131,7 +137,7 @@ fn accuses_lock(audit: &Audit, without: &[&str]) -> bool {
 }
 
 /// Whether the plan explains a verdict of unknown: nothing was acknowledged, or not all of a sequence, or the trial
-/// was interrupted, or the store was gone when the audit asked; or faults left it open of all that was consumed whether the store
+/// was interrupted, or the store was gone when the audit asked; or another one was there, which had not all; or faults left it open of all that was consumed whether the store
 /// has read an acknowledgement of it.
 fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let operations = &trial.driven.measurement.operations;
@@ -145,7 +151,12 @@ fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let evidence = |name: &str| trial.driven.audited.audit.evidence.get(name).copied().unwrap_or_default();
     let is_doubtful = evidence(DOUBTFUL) > 0;
     let is_disturbed = disturbs(&case.store) || others > 0;
-    case.store.to_the_end || cut_short || given_up || ((nothing || is_doubtful) && is_disturbed)
+    let is_elsewhere = trial.driven.failed_over && !trial.driven.audited.audit.excused.is_empty();
+    case.store.to_the_end
+        || is_elsewhere
+        || cut_short
+        || given_up
+        || ((nothing || is_doubtful) && is_disturbed)
 }
 
 /// Whether a store's faults may keep a client from completing any operation.

@@ -55,6 +55,7 @@ fn stores(store: Faults) -> Vec<Faults> {
         Faults { redeliveries: 0.0, ..store },
         Faults { outages: false, ..store },
         Faults { unasked: false, ..store },
+        Faults { fails_over: false, ..store },
         Faults { pooled: false, ..store },
         Faults { unflagged: false, ..store },
         Faults { unconfirmed: false, ..store },

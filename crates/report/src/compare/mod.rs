@@ -396,7 +396,7 @@ fn void(a: &[&CellResult], b: &[&CellResult], is_disturbed: bool) -> Option<Void
         return unknown(format!("A had {errors}"));
     }
     if b.iter().any(|cell| is_excused(cell)) {
-        return unknown("a server of B restarted unasked".to_owned());
+        return unknown("a server of B restarted unasked, or another one took its place".to_owned());
     }
     if let Some((_, cell)) = pairs().find(|(a, b)| b.verdict() != Verdict::Holds && !goes_without(a, b)) {
         return unknown(format!("B's verdict is {}", cell.verdict()));
@@ -413,7 +413,8 @@ fn goes_without(a: &CellResult, b: &CellResult) -> bool {
     !b.is_promised() && !b.breaks_promise() && b.without.iter().all(|name| a.without.contains(name))
 }
 
-/// Whether a cell has findings that are against what it promised, and none that breaks the promise: a server restarted unasked.
+/// Whether a cell has findings that are against what it promised, and none that breaks the promise: a server restarted
+/// unasked, or another one took its place.
 fn is_excused(cell: &CellResult) -> bool {
     let promised = |finding: &Finding| finding.count > 0 && !cell.without.contains(&finding.guarantee);
     !cell.breaks_promise() && cell.trials.iter().flat_map(|trial| &trial.audit.findings).any(promised)
@@ -1105,7 +1106,8 @@ mod tests {
         };
         let restarted = cell_after(excused, &["throughput<0.95"]);
         assert_eq!(restarted.outcome, Outcome::Inconclusive);
-        assert_eq!(restarted.pairs[0].void.as_ref().unwrap().why, "a server of B restarted unasked");
+        let why = "a server of B restarted unasked, or another one took its place";
+        assert_eq!(restarted.pairs[0].void.as_ref().unwrap().why, why);
     }
 
     #[test]

@@ -560,6 +560,7 @@ mod tests {
             interrupted: None,
             crash: true,
             same_life: false,
+            another_server: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

@@ -330,6 +330,7 @@ mod tests {
             interrupted: Some(3),
             crash: last_ok.is_some(),
             same_life: false,
+            another_server: false,
             unserved_from_seconds: None,
             unserved_until_seconds: None,
             missed: false,

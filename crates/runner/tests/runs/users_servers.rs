@@ -1,9 +1,12 @@
-//! Runs on servers of the user's own: several addresses of one.
+//! Runs on servers of the user's own: several addresses of one, and faults that the user's commands bring about.
 
-use acidtest_report::Plan;
-use acidtest_runner::{Failure, Finished, Interrupt, Silent};
-use acidtest_store_memory::{Faults, Memory};
-use acidtest_workloads::{Owner, Store, Verdict};
+use std::{sync::Arc, time::Duration};
+
+use acidtest_model::{Commands, Durability, Hosting, Role, Span, StoreKind};
+use acidtest_report::{Plan, TrialResult};
+use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Silent};
+use acidtest_store_memory::{Bug, Faults, KIND, Memory};
+use acidtest_workloads::{DURABILITY, Identity, Owner, Store, Verdict, guarantee::LOCK};
 
 use crate::told::{Bench, Step, Teller, plan};
 
@@ -74,4 +77,86 @@ fn a_second_namespace_is_refused_as_the_first_is() {
     let said = errors(run(&plan(1)));
     let needed = "on the same server, and has \"acidtest\" there, so that this one needs \"acidtest_2\"";
     assert!(matches!(&said[..], [one] if one.contains(needed)), "{said:?}");
+}
+
+/// A server that drops writes from a fault on, in this life and with these data.
+struct Struck {
+    store: &'static Teller,
+    server: Arc<Memory>,
+    then: Option<Identity>,
+}
+
+impl Observer for Struck {
+    fn fault(&mut self, _: &str, _: Role, stage: FaultStage, _: Duration) {
+        if let (FaultStage::Begun, Some(then)) = (stage, self.then.take()) {
+            *self.store.told.identity.lock().unwrap() = Some(then);
+            self.server.plant(true);
+        }
+    }
+}
+
+fn identity(life: &str, data: &str) -> Identity {
+    Identity { life: life.to_owned(), data: Some(data.to_owned()) }
+}
+
+/// A trial on a server of this level that is to be killed by a command; from then on it drops writes, in this life and with these
+/// data. Returns it, and whether it breaks a promise.
+fn killed_by_command(level: Durability, then: Identity) -> (TrialResult, bool) {
+    let kind = StoreKind { name: "served", schemes: &["served"], hosting: Hosting::Program, ..KIND };
+    let store = Teller::of(kind);
+    let server = store.serve(Faults::bug(Bug::DropWrite));
+    server.plant(false);
+    *store.told.durability.lock().unwrap() = Some(level);
+    *store.told.identity.lock().unwrap() = Some(identity("a", "x"));
+    let plan = Plan {
+        faults: vec!["kill@60ms".parse().unwrap()],
+        commands: Commands {
+            kill: Some("true".to_owned()),
+            start: Some("true".to_owned()),
+            ..Commands::default()
+        },
+        duration: Span(Duration::from_millis(250)),
+        ..plan(1)
+    };
+    let mut observer = Struck { store, server, then: Some(then) };
+    let finished =
+        Bench::new().run(&plan, vec![store.at("db.example")], None, &mut observer, &Interrupt::default());
+    let Finished { result, failure } = finished.unwrap();
+    assert!(failure.is_none(), "{failure:?}");
+    let [cell] = &result.cells[..] else { panic!("{result:?}") };
+    let [trial] = &cell.trials[..] else { panic!("{cell:?}") };
+    (trial.clone(), cell.breaks_promise())
+}
+
+fn found(trial: &TrialResult) -> Vec<&str> {
+    let found = trial.audit.findings.iter().filter(|finding| finding.count > 0);
+    found.map(|finding| finding.guarantee.as_str()).collect()
+}
+
+/// The server that answers after a kill is another one: what it has not is no loss of the first one's level.
+#[test]
+fn a_failover_that_was_asked_for_accuses_no_durability_level() {
+    let (trial, is_broken) = killed_by_command(Durability::Disk, identity("b", "y"));
+    assert_eq!((trial.audit.verdict, is_broken), (Verdict::Unknown, false), "{}", trial.audit);
+    assert!(trial.audit.to_string().contains("another server answered"), "{}", trial.audit);
+    let [injected] = &trial.injections[..] else { panic!("{trial:?}") };
+    assert!(injected.another_server && !injected.crash && trial.restarts.is_empty(), "{injected:?}");
+    // one that serves the same data has lost what it has not
+    let (trial, is_broken) = killed_by_command(Durability::Disk, identity("b", "x"));
+    assert!(trial.audit.verdict == Verdict::Broken && is_broken, "{}", trial.audit);
+    assert!(found(&trial).iter().all(|guarantee| *guarantee == DURABILITY.name), "{}", trial.audit);
+}
+
+/// A kill that ends nothing explains nothing: what a lock has let through in the one life of the server breaks its promise,
+/// whatever the level of durability is.
+#[test]
+fn a_kill_that_ends_nothing_excuses_no_lock() {
+    let (trial, is_broken) = killed_by_command(Durability::None, identity("a", "x"));
+    assert!(trial.injections[0].same_life && trial.audit.verdict == Verdict::Broken, "{trial:?}");
+    assert!(is_broken && found(&trial).contains(&LOCK.name), "{}", trial.audit);
+    assert_eq!(trial.audit.promised, [DURABILITY.name]);
+    // one that ends a life explains it, at a level that promises nothing of that
+    let (trial, is_broken) = killed_by_command(Durability::None, identity("b", "x"));
+    assert!(trial.audit.verdict == Verdict::Broken && !is_broken, "{}", trial.audit);
+    assert!(trial.audit.promised.is_empty());
 }

@@ -259,6 +259,8 @@ pub struct Faults {
     pub outages: bool,
     /// Whether nobody is told of the outages, as of a server that somebody else starts again.
     pub unasked: bool,
+    /// Whether another server answers after an outage, which need not have all that the one before it had.
+    pub fails_over: bool,
     /// Whether connections end at a pooler, or a proxy with connections of its own, and so outlive an outage: what is asked
     /// meanwhile, or was on its way when it began, is answered with an error. Of no effect on a queue, whose consumers hold messages
     /// by their connection.
@@ -343,6 +345,7 @@ impl fmt::Display for Faults {
             share(self.redeliveries, "delivered again"),
             is(self.outages, "away now and then"),
             is(self.unasked, "which nobody is told of"),
+            is(self.fails_over, "and then another server"),
             is(self.pooled, "behind a pooler"),
             is(self.unflagged, "no flags"),
             is(self.unconfirmed, "no answers to acknowledgements"),

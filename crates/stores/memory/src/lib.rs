@@ -193,6 +193,11 @@ impl Memory {
         self.world.faults.unasked
     }
 
+    /// Whether another server answers after an outage.
+    pub(crate) fn fails_over(&self) -> bool {
+        self.world.faults.fails_over
+    }
+
     /// Tells this trial, or none, of outages from now on, as a run tells its trials of crashes.
     pub fn tell_of_crashes(&self, trial: Option<Arc<dyn WorkloadTrial>>) {
         self.world.tell(trial);
@@ -268,7 +273,8 @@ impl Store for Memory {
     /// Each outage ends a life, which nothing outlives but the data.
     fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
         let life = self.world.kills().to_string();
-        Box::pin(async { Ok(Some(Identity { life, data: Some("this process's memory".to_owned()) })) })
+        let data = if self.world.faults.fails_over { &life } else { "this process's memory" }.to_owned();
+        Box::pin(async { Ok(Some(Identity { life, data: Some(data) })) })
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

@@ -269,17 +269,21 @@ pub struct DrivenTrial {
     pub kills: u64,
     /// Whether it was found in another life afterwards, and nobody had been told.
     pub restarted: bool,
+    /// Whether another server answered after a kill that was told of.
+    pub failed_over: bool,
     /// The number of violations that the audit must see.
     pub shown: u64,
 }
 
 impl DrivenTrial {
-    /// Judges anew, as a run does, what was audited of a store that had restarted unasked, where the cell does `without`
-    /// these guarantees. It keeps nothing over a restart, or need not.
+    /// Judges anew, as a run does, what was audited of a store that had restarted unasked, or in whose place another one answers,
+    /// where the cell does `without` these guarantees. The one keeps nothing over a restart, or need not; the other had all.
     pub fn cross_restart(&mut self, without: &[impl AsRef<str>]) {
         if self.restarted {
             let restart = Restart { keeps: EffectiveDurability::None, is_same: true, is_known: true };
             self.audited.audit.across_restart(restart, without);
+        } else if self.failed_over {
+            self.audited.audit.across_failover(EffectiveDurability::Disk, without);
         }
     }
 }
@@ -349,9 +353,10 @@ pub async fn drive(
     store.tell_of_crashes(None);
     let measurement = measured?;
     let audited = trial.audit(Ok(store), place).await;
-    let restarted = store.is_unasked() && store.identity().await? != life;
-    let (struck, kills) = (store.strikes() - before, store.kills() - kills);
-    Ok(DrivenTrial { measurement, audited, struck, kills, restarted, shown: store.shown(place) })
+    let is_another = store.identity().await? != life;
+    let (restarted, failed_over) = (store.is_unasked() && is_another, store.fails_over() && is_another);
+    let (struck, kills, shown) = (store.strikes() - before, store.kills() - kills, store.shown(place));
+    Ok(DrivenTrial { measurement, audited, struck, kills, restarted, failed_over, shown })
 }
 
 /// Runs a task on a new thread by this clock. By the simulated one, time passes only while all of the task waits.
