@@ -159,15 +159,16 @@ struct Started {
     start_time_in_millis: u64,
 }
 
-/// The node that answers: its process, and its id, which is kept with its data.
+/// The node that answers: its process, and its id, which is kept with its data. None where there are several: which of them has the
+/// data, that does not say.
 pub(crate) async fn identity(connection: &mut Connection) -> Result<Option<Identity>, Error> {
-    let path = "/_nodes/_local/jvm?filter_path=nodes.*.jvm.pid,nodes.*.jvm.start_time_in_millis";
+    let path = "/_nodes/jvm?filter_path=nodes.*.jvm.pid,nodes.*.jvm.start_time_in_millis";
     let lives: Lives = connection.get(path).await?.read()?;
     let identity = |(id, LivingNode { jvm: Started { pid, start_time_in_millis } })| Identity {
         life: format!("{id} {start_time_in_millis} {pid}"),
         data: Some(id),
     };
-    Ok(lives.nodes.into_iter().next().map(identity))
+    Ok(Some(lives.nodes).filter(|nodes| nodes.len() == 1).into_iter().flatten().next().map(identity))
 }
 
 /// What a server is, by name and version, if it does not say that it is an Elasticsearch of Elastic's that one installs:

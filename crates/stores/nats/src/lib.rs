@@ -139,11 +139,13 @@ async fn settings(api: &mut Api<'_>) -> Result<(String, BTreeMap<String, String>
 }
 
 impl Store for Nats {
-    /// It takes another id each time that it starts.
+    /// It takes another id each time that it starts. Which server of a cluster has the data, its ids do not say.
     fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
         Box::pin(async {
             let api = self.server.reach().await?;
-            Ok(Some(Identity { life: api.connection().info().server_id.clone(), data: None }))
+            let info = api.connection().info();
+            let alone = info.cluster.is_empty().then(|| info.server_id.clone());
+            Ok(alone.map(|life| Identity { life, data: None }))
         })
     }
 

@@ -53,6 +53,8 @@ pub struct Info {
     pub tls_required: bool,
     /// Whether it offers TLS, too.
     pub tls_available: bool,
+    /// The name of the cluster that it is one of; empty where it stands alone.
+    pub cluster: String,
 }
 
 /// The credentials to log in with.
