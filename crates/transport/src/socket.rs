@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::{TcpStream, UnixStream},
@@ -16,6 +17,9 @@ use tokio::{
 
 /// Time between two attempts at a Unix socket whose queue is full: unlike those over TCP, they do not wait in it.
 const AGAIN: Duration = Duration::from_millis(1);
+
+/// How long nothing comes on a connection until the system asks whether its other end is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// A connection over TCP or a Unix socket.
 pub(crate) enum Socket {
@@ -41,6 +45,9 @@ impl Socket {
         let stream = TcpStream::connect(endpoint).await?;
         // otherwise Nagle's algorithm holds requests back
         stream.set_nodelay(true)?;
+        // load balancers forget connections on which nothing comes for some minutes
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE)?;
         Ok(Self::Tcp(stream))
     }
 

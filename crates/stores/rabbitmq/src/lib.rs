@@ -134,7 +134,8 @@ async fn delete(connection: &mut Connection, name: &str) -> Result<(), Error> {
 
 /// Declares a durable queue and publishes a persistent message to it in a transaction, so that it is certainly there.
 async fn leave(connection: &mut Connection, queue: &str, message: &str) -> Result<(), Error> {
-    let arguments = declaration(queue, DURABLE, &[]);
+    // a quorum queue, which a virtual host may have by default, drops what was looked at too often
+    let arguments = declaration(queue, DURABLE, &[("x-queue-type", Value::Text("classic"))]);
     connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await?;
     connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await?;
     connection.publish(&Envelope::new(queue, true), message.as_bytes()).await?;
