@@ -118,7 +118,7 @@ Examples:
       a join over two tables, whose every answer is looked at
   acidtest run parcels --store postgres,redis --lock none,soft,native --parcels 20 --fits 30.7GB
       counts that must be right, and how many rows fit into that much memory or disk
-  acidtest run --resume results/20261122T101500Z-4711-records.json
+  acidtest run --resume results/20261122T101500Z-4711-5e1fa2-records.json
       go on where a run was interrupted
   acidtest run records --store postgres,redis --records 5000000 --mix a,b --dry-run
       its cells, how long they take, and the memory and disk that they need; nothing is run
@@ -160,7 +160,7 @@ Examples:
       two stores side by side, and for how long each carries a demand that grows
   acidtest capacity inventory --store postgres --durability none,process,disk --budget 5m
       what durability costs in capacity, in half of the time
-  acidtest capacity --resume results/20261122T101500Z-4711-inventory.json --budget 20m
+  acidtest capacity --resume results/20261122T101500Z-4711-5e1fa2-inventory.json --budget 20m
       go on where a search was interrupted, or where its budget was spent";
 
 #[derive(Debug, Args)]

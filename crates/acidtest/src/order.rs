@@ -289,10 +289,10 @@ pub(crate) fn going_on(
     Ok(Order { id, plan, targets, lock_service, grid, begun: Some(begun) })
 }
 
-/// The run's id: its start and its process.
+/// The run's id: its start, its process, and a number at random, by which it is told from one of another container on the same server.
 pub(crate) fn id() -> String {
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-    format!("{stamp}-{}", std::process::id())
+    format!("{stamp}-{}-{:06x}", std::process::id(), rand::random::<u32>() >> 8)
 }
 
 #[cfg(test)]

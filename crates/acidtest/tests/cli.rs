@@ -576,28 +576,42 @@ fn what_a_killed_run_leaves_is_removed_by_lab_down() {
 fn a_run_that_goes_on_keeps_its_namespace_and_one_that_lost_it_says_so() {
     let bench = Bench::new();
     let words = ["run", "inventory", "--store", "sqlite:mine.db", "--clients", "2", "--warmup", "0s"];
-    let first = bench.spawn(&[&words[..], &["--duration", "1s", "--trials", "30"]].concat());
+    let long = ["--duration", "1s", "--trials", "30", "--out", "r.json"];
     let file = bench.path("mine.db");
-    let made = || {
+    let mark = || {
         let marker = "SELECT run FROM 'acidtest:marker'";
         let file = rusqlite::Connection::open(&file).ok()?;
         file.query_row(marker, [], |row| row.get::<_, String>(0)).ok()
     };
-    until("the namespace is made", || made().is_some());
-    for more in [&[][..], &["--replace"]] {
-        let refused = bench.run(&[&words[..], &["--duration", "100ms"], more].concat()).expect(3);
-        let said = format!("is in use: run {} (process {}) goes on", made().unwrap(), first.id());
-        assert!(refused.stderr.contains(&said), "no \"{said}\" in:\n{}", refused.stderr);
+    for (taken, said) in [
+        // as a run on another machine does, of which nothing is known here
+        ("UPDATE 'acidtest:marker' SET run = 'another'", "was replaced by run another with its own"),
+        ("DROP TABLE 'acidtest:marker'", "was removed, or its mark in it, by somebody else"),
+    ] {
+        let first = bench.spawn(&[&words[..], &long].concat());
+        until("the namespace is made", || mark().is_some());
+        let run = mark().unwrap();
+        for more in [&[][..], &["--replace"]] {
+            let refused = bench.run(&[&words[..], &["--duration", "100ms"], more].concat()).expect(3);
+            let said = format!("is in use: run {run} (process {}) goes on", first.id());
+            assert!(refused.stderr.contains(&said), "no \"{said}\" in:\n{}", refused.stderr);
+        }
+        until("a trial is written", || bench.path("r.json").exists());
+        let resumed = bench.run(&["run", "--resume", "r.json"]).expect(2).stderr;
+        let goes_on = format!("run {run} goes on in process {}", first.id());
+        assert!(resumed.contains(&goes_on), "no \"{goes_on}\" in:\n{resumed}");
+        let connection = rusqlite::Connection::open(&file).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        connection.execute(taken, []).unwrap();
+        let ended = wait(first);
+        assert!(ended.stdout.contains(said), "no \"{said}\" in:\n{}{}", ended.stdout, ended.stderr);
+        assert_ne!(ended.code, Some(0));
+        if taken.starts_with("UPDATE") {
+            assert_eq!(mark().as_deref(), Some("another"), "what is another run's stays");
+        }
+        fs::remove_file(&file).unwrap();
+        fs::remove_file(bench.path("r.json")).unwrap();
     }
-    // as a run on another machine does, of which nothing is known here
-    let connection = rusqlite::Connection::open(&file).unwrap();
-    connection.busy_timeout(Duration::from_secs(30)).unwrap();
-    connection.execute("UPDATE 'acidtest:marker' SET run = 'another'", []).unwrap();
-    let ended = wait(first);
-    let said = "run another has replaced namespace \"acidtest\" at sqlite:";
-    assert!(ended.stderr.contains(said) || ended.stdout.contains(said), "{}{}", ended.stdout, ended.stderr);
-    assert_ne!(ended.code, Some(0));
-    assert_eq!(made().as_deref(), Some("another"), "what is another run's stays");
     bench.assert_clean();
 }
 

@@ -185,7 +185,8 @@ impl Lab {
         Note::write(&self.root, &Remark::new(address.to_string(), store, namespace, run))
     }
 
-    /// The process of the bench that has made a namespace for this run on a user's server, if it still goes on.
+    /// The process of another bench that has made a namespace for this run on a user's server, and still goes on. `run` is the run's
+    /// id, or any mark of it: the id with a dot and more behind it.
     ///
     /// # Errors
     /// The lab's folder cannot be read.

@@ -84,10 +84,18 @@ pub(crate) fn left_behind(root: &Root) -> Result<Vec<NamespaceEntry>, LabError> 
     Ok(orphans.map(|(remark, path)| entry(root, remark, path)).collect())
 }
 
-/// The process of the living bench that has left a note of this run.
+/// The process of another living bench that has left a note of this run.
 pub(crate) fn bench_of(root: &Root, run: &str) -> Result<Option<u32>, LabError> {
-    let mut of_run = remarks(root)?.filter(|(remark, _)| remark.run == run && remark.owner.alive());
-    Ok(of_run.next().map(|(remark, _)| remark.owner.pid))
+    let me = Owner::me().pid;
+    let is_its = |remark: &Remark| {
+        run_of(&remark.run) == run_of(run) && remark.owner.pid != me && remark.owner.alive()
+    };
+    Ok(remarks(root)?.find(|(remark, _)| is_its(remark)).map(|(remark, _)| remark.owner.pid))
+}
+
+/// The id of the run that leaves this mark: it stands before the first dot.
+fn run_of(mark: &str) -> &str {
+    mark.split('.').next().unwrap_or_default()
 }
 
 fn remarks(root: &Root) -> Result<impl Iterator<Item = (Remark, PathBuf)>, LabError> {

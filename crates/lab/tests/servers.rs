@@ -636,8 +636,15 @@ fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
     assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (0, 2), "a living bench keeps its own");
     assert!(cleared.leftovers[0].why.contains(&bench.id().to_string()));
     assert!(lives(pid) && lab.namespaces().unwrap().is_empty());
-    assert_eq!(lab.bench_of("run-1").unwrap(), Some(bench.id()));
+    for mark in ["run-1", "run-1.2"] {
+        assert_eq!(lab.bench_of(mark).unwrap(), Some(bench.id()));
+    }
     assert_eq!(lab.bench_of("run-2").unwrap(), None);
+    // this process's own runs are no others
+    let address = Address::parse("redis://db.example").unwrap();
+    let note = lab.note_namespace(&address, "redis", "acidtest", "run-3").unwrap();
+    assert_eq!(lab.bench_of("run-3").unwrap(), None);
+    note.clear().unwrap();
 
     bench.kill().unwrap();
     bench.wait().unwrap();

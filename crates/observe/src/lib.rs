@@ -14,6 +14,6 @@ mod sampler;
 
 pub use free::{free_disk, free_memory};
 pub use frequency::{Frequency, frequency};
-pub use machine::{CpuReading, FileSystem, Machine, filesystem, machine, usable_cores};
+pub use machine::{CpuReading, FileSystem, Machine, filesystem, machine, usable_cores, writes_to_disks};
 pub use resources::{LatelyUsed, MachineUse, MemoryKind, ProcessUse, Resources};
 pub use sampler::Sampler;

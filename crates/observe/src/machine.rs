@@ -34,13 +34,11 @@ pub struct Machine {
     pub filesystem: String,
 }
 
-impl Machine {
-    /// Whether its filesystem is one whose writes go to disks of this machine, where the kernel counts them. Those of a network, or
-    /// of another program, are not counted there.
-    #[must_use]
-    pub fn writes_to_disks(&self) -> bool {
-        ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay"].contains(&self.filesystem.as_str())
-    }
+/// Whether what is written to a filesystem of this type goes to disks of this machine, where the kernel counts it. What goes over a
+/// network, or to another program, is not counted there.
+#[must_use]
+pub fn writes_to_disks(filesystem: &str) -> bool {
+    ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay"].contains(&filesystem)
 }
 
 /// Describes this machine, and the filesystem on which `data` is or would be created.

@@ -33,6 +33,11 @@ impl Instance {
 }
 
 impl Evicted {
+    /// Whether any of them may evict any key.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.0.iter().any(|(_, evictions)| evictions.by.is_some())
+    }
+
     fn of(&self, role: Role) -> Option<&Evictions> {
         self.0.iter().find(|(member, _)| *member == role).map(|(_, evictions)| evictions)
     }

@@ -83,7 +83,7 @@ impl Claim<'_> {
 }
 
 /// Whether a namespace with this mark is one of the run.
-fn is_of_run(mark: &str, run: &str) -> bool {
+pub(crate) fn is_of_run(mark: &str, run: &str) -> bool {
     mark.strip_prefix(run).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
@@ -256,20 +256,20 @@ impl Instance {
     }
 
     /// Checks that the namespaces on users' servers are still this run's. Another run that was to replace them has other data in
-    /// them, and both write there: what is measured and audited then is neither's.
+    /// them, and both write there; and where somebody has removed them, the store has lost nothing. `may_have_lost` is whether
+    /// members may have lost the marks themselves.
     ///
     /// # Errors
-    /// Another run has one of them now. A server that does not say is not asked again.
-    pub(crate) async fn is_still_ours(&self) -> Result<(), Failure> {
+    /// One of them is not. A server that does not say is not asked again.
+    pub(crate) async fn is_still_ours(&self, may_have_lost: bool) -> Result<(), Failure> {
         for member in self.members().filter(|member| member.note.is_some()) {
-            if let Ok(Some(run)) = member.successor().await {
-                return Err(Failure::Store(format!(
-                    "run {run} has replaced namespace \"{}\" at {} by its own: this trial counts for nothing\n  \
-                     remedy: run again, and give runs at the same time a --namespace each",
-                    member.namespace,
-                    member.target.shown()
-                )));
-            }
+            let Ok(Some(taken)) = member.taken(may_have_lost).await else { continue };
+            return Err(Failure::Store(format!(
+                "namespace \"{}\" at {} {taken}: this trial counts for nothing\n  remedy: run again, and give runs at the same \
+                 time a --namespace each",
+                member.namespace,
+                member.target.shown()
+            )));
         }
         Ok(())
     }
@@ -592,19 +592,22 @@ impl OpenMember {
     /// Removes the namespace on a user's server. A private server is removed with all its data.
     async fn release(&mut self, keep: bool) -> Result<(), Failure> {
         let Some(note) = self.note.take() else { return Ok(()) };
-        if !keep && self.successor().await?.is_none() {
+        // a mark that is missing does not make it another's
+        if !keep && self.taken(true).await?.is_none() {
             within(PATIENCE, "removing the namespace", self.store.remove(&self.namespace)).await?;
         }
         note.clear()?;
         Ok(())
     }
 
-    /// The run that has put a namespace of its own in the place of this one's, if one has. A namespace whose mark is missing is
-    /// still this one's: a server that keeps nothing loses the mark, too.
-    async fn successor(&self) -> Result<Option<String>, Failure> {
+    /// What somebody has done to the namespace, in words that follow it; none if it bears its mark. Where the server `may_have_lost`
+    /// the mark, that it is missing shows nothing.
+    async fn taken(&self, may_have_lost: bool) -> Result<Option<String>, Failure> {
         Ok(match owner(&*self.store, &self.namespace).await? {
-            Owner::Run(run) if run != self.mark => Some(run),
-            _ => None,
+            Owner::Run(mark) if mark == self.mark => None,
+            Owner::Run(other) => Some(format!("was replaced by run {other} with its own")),
+            _ if may_have_lost => None,
+            _ => Some("was removed, or its mark in it, by somebody else".to_owned()),
         })
     }
 }
@@ -717,8 +720,8 @@ pub(crate) fn numbered(namespace: &str, number: usize) -> String {
     if number == 1 { namespace.to_owned() } else { format!("{namespace}_{number}") }
 }
 
-/// Finds the first name of the run's namespace that no other store of the run has on a server of these members, and frees it: one
-/// that a run has left is removed only if the user asked for that, and one that no run has made never is.
+/// Finds the first name of the run's namespace that no other store of the run has on a server of these members, and frees it: what
+/// a run has left under the name that the user gave is removed only if the user asked for that, and what no run has made never is.
 ///
 /// # Errors
 /// It must not be used, or a store does not answer.
@@ -728,7 +731,14 @@ async fn free_namespace(lab: &Lab, members: &[&Reached], claim: &Claim<'_>) -> R
         for member in members {
             owners.push(owner(&*member.store, &member.named(&namespace)).await?);
         }
-        if owners.iter().any(|owner| claim.is_of_another_store(owner)) {
+        let is_free = |owner: &Owner| matches!(owner, Owner::Nobody | Owner::Prepared);
+        let is_own = |owner: &Owner| matches!(owner, Owner::Run(mark) if *mark == claim.mark());
+        let is_first = namespace == claim.namespace;
+        let is_skipped = |owner: &Owner| {
+            // nobody has asked for the names further on, and what others have there is not to be replaced
+            claim.is_of_another_store(owner) || !is_first && !is_free(owner) && !is_own(owner)
+        };
+        if owners.iter().any(is_skipped) {
             continue;
         }
         for (member, owner) in members.iter().zip(&owners) {

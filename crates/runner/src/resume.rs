@@ -1,12 +1,13 @@
 //! Going on with a run that was interrupted or killed.
 
+use acidtest_lab::Lab;
 use acidtest_observe::Machine;
 use acidtest_report::{Plan, RunResult, bytes};
 use acidtest_workloads::lock_namespace;
 
 use crate::{
     Failure, Target,
-    instance::{numbered, remove_leftover},
+    instance::{is_of_run, numbered, remove_leftover},
 };
 
 /// The result of the interrupted run, ready to go on: failed cells and the trials that were interrupted are tried again. One that
@@ -51,9 +52,10 @@ fn other_machine(then: &Machine, now: &Machine) -> Option<String> {
     }
 }
 
-/// Removes the namespaces that the run left on users' servers when it was killed, before anything is opened anew. It has opened so
-/// many `stores`, each with a namespace of its own where they are of one server.
+/// Removes the namespaces that the run left on users' servers when it was killed, and the lab's notes of them, before anything is
+/// opened anew. It has opened so many `stores`, each with a namespace of its own where they are of one server.
 pub(crate) async fn clear_leftovers(
+    lab: &Lab,
     plan: &Plan,
     targets: &[Target],
     lock_service: Option<&Target>,
@@ -72,6 +74,18 @@ pub(crate) async fn clear_leftovers(
                 Err(Failure::Store(_)) => break,
                 Err(failure) => return Err(failure),
             }
+        }
+    }
+    // names further on were taken where others had these; and a note that stays would have what the run makes now cleared away
+    for entry in lab.namespaces()?.into_iter().filter(|entry| is_of_run(&entry.run, run)) {
+        let is_there = |target: &&Target| {
+            let address = target.address.as_ref().map(ToString::to_string);
+            target.kind().name == entry.store && address.as_ref() == Some(&entry.address)
+        };
+        let Some(target) = targets.iter().chain(lock_service).find(is_there) else { continue };
+        let Some(address) = &target.address else { continue };
+        if let Ok(true) = remove_leftover(target, address, &entry.namespace, run).await {
+            entry.clear()?;
         }
     }
     Ok(())

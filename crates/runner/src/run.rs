@@ -13,7 +13,7 @@ use acidtest_lab::Lab;
 use acidtest_model::{
     EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
 };
-use acidtest_observe::machine;
+use acidtest_observe::{filesystem, machine, writes_to_disks};
 use acidtest_report::{
     CapacityPlan, CellResult, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts,
     TrialResult, UnreadableHistogram, count, nanoseconds,
@@ -150,6 +150,13 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     let machine = machine(environment.lab.root());
     let begun = begun.map(|begun| resume::go_on(begun, &machine)).transpose()?;
     if let Some(begun) = &begun {
+        if let Some(bench) = environment.lab.bench_of(&begun.run)? {
+            return Err(Failure::Usage(format!(
+                "run {} goes on in process {bench}: two processes would write over each other's data\n  remedy: wait until it ends, or \
+                 stop it first",
+                begun.run
+            )));
+        }
         environment.watcher.observer.go_on(begun);
     }
     environment.watcher.observer.start(least, most, timed.then_some(length));
@@ -202,7 +209,8 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     };
     let done = if resumed {
         let stores = runner.settings().len();
-        resume::clear_leftovers(&plan, &targets, lock_service.as_ref(), &runner.result.run, stores).await
+        let lab = &runner.environment.lab;
+        resume::clear_leftovers(lab, &plan, &targets, lock_service.as_ref(), &runner.result.run, stores).await
     } else {
         Ok(())
     };
@@ -441,7 +449,7 @@ impl<'e> Runner<'_, 'e> {
         };
         let trial = match Box::pin(self.trial_on(&mut instance, index, round)).await {
             // that the data was taken away explains whatever failed for want of it
-            Err(failure) => instance.is_still_ours().await.and(Err(failure)),
+            Err(failure) => instance.is_still_ours(true).await.and(Err(failure)),
             done => done,
         };
         // one that failed, or lost a server, has left it
@@ -532,7 +540,7 @@ impl<'e> Runner<'_, 'e> {
         round: u32,
     ) -> Result<TrialResult, Failure> {
         let cell = self.cells[index];
-        instance.is_still_ours().await?;
+        instance.is_still_ours(true).await?;
         self.trials += 1;
         let workload = &self.workloads[cell.workload];
         let data = workload.data();
@@ -590,15 +598,16 @@ impl<'e> Runner<'_, 'e> {
         let mut draws = Xoshiro256PlusPlus::seed_from_u64(seed ^ MOMENTS);
         let timeline = faults.timeline(Cell::length(self.plan, workload), || draws.random());
         let without = self.result.cells[index].without.clone();
+        let writes_to_disks = self.writes_to_disks(cell.target);
         let watcher = &mut self.environment.watcher;
         let mut driven = trial.drive(instance, load, &timeline, watcher).await?;
-        if self.result.machine.writes_to_disks() {
+        if writes_to_disks {
             driven.resources.limit_written();
         }
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
-        instance.is_still_ours().await?;
-        instance.has_restarted().await;
+        let has_restarted = instance.has_restarted().await;
+        instance.is_still_ours(has_restarted || may_have_lost(instance, &driven, &evicted)).await?;
         judge_ends(&mut audit, &trial, instance, &driven, &settings, (&without, forgets));
         // data of which something was evicted is of no use to a later trial
         let left = (!instance.judge_evictions(&mut audit, &evicted).await).then_some(reusable).flatten();
@@ -627,6 +636,14 @@ impl<'e> Runner<'_, 'e> {
             self.clear_away(&trial, instance, data, left.map(|left| (left, evicted))).await;
         }
         Ok(result)
+    }
+
+    /// Whether what a store writes on this machine goes to its disks: where the lab's servers and files are, or the user's file.
+    fn writes_to_disks(&self, target: usize) -> bool {
+        let target = &self.targets[target];
+        let file = target.address.as_ref().filter(|_| target.kind().hosting == Hosting::Embedded);
+        let kind = file.and_then(|file| filesystem(Path::new(&file.path))).map(|found| found.kind);
+        writes_to_disks(kind.as_deref().unwrap_or(&self.result.machine.filesystem))
     }
 
     /// How the clients of a trial are spread over processes; none where they are driven in this one.
@@ -741,6 +758,14 @@ impl<'e> Runner<'_, 'e> {
             if self.plan.capacity.is_some() { self.result.find_capacities() } else { self.result.price() };
         concluded.map_err(|error| unreadable(&error))
     }
+}
+
+/// Whether members may have lost what they kept for another reason than that somebody took it away: what was done to them, a restart
+/// that they do not tell of, or what they evict.
+fn may_have_lost(instance: &Instance, driven: &Driven, evicted: &Evicted) -> bool {
+    !driven.injected.is_empty()
+        || driven.measurement.reconnects > 0 && instance.may_restart_unseen()
+        || evicted.may_go_on()
 }
 
 /// Takes into account, in an audit, which members had ended while clients were driven. The cell does `without` these guarantees;

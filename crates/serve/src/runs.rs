@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
+    hash::{BuildHasher, RandomState},
     io,
     path::{Path, PathBuf},
     process::ExitStatus,
@@ -679,10 +680,10 @@ fn forget(runs: &mut BTreeMap<String, Run>) -> Vec<String> {
 /// An id as the command line gives them, which neither another run nor a file has.
 fn new_id(runs: &BTreeMap<String, Run>, is_taken: impl Fn(&str) -> bool) -> String {
     let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    // the library seeds each at random
+    let random = || RandomState::new().hash_one(&stamp) >> 40;
     let process = std::process::id();
-    let first = std::iter::once(format!("{stamp}-{process}"));
-    let others = (2_u64..).map(|which| format!("{stamp}-{process}-{which}"));
-    let mut all = first.chain(others);
+    let mut all = std::iter::repeat_with(|| format!("{stamp}-{process}-{:06x}", random()));
     // there are fewer runs than numbers
     all.find(|id| !runs.contains_key(id) && !is_taken(id)).unwrap_or_default()
 }

@@ -101,6 +101,10 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
     let mut failed = false;
     for entry in lab.namespaces()? {
         let what = format!("namespace \"{}\" of run {} at {}", entry.namespace, entry.run, entry.address);
+        if let Some(bench) = lab.bench_of(&entry.run)? {
+            let _ = writeln!(text, "left {what}: the run goes on in process {bench}");
+            continue;
+        }
         // writing into a string cannot fail
         match remove(&entry, &targets).await {
             Ok(true) => {
