@@ -128,7 +128,7 @@ impl App {
         }
     }
 
-    /// Why a run that the server has not made is neither stopped nor gone on with.
+    /// Why the server neither stops nor resumes a run that it did not start.
     async fn not_made_here(&self, id: &str) -> Problem {
         match self.find(id).await {
             Ok(_) => Problem::new(

@@ -185,8 +185,8 @@ impl Audit {
         }
     }
 
-    /// Whether the audit proves that a promise was broken, in a cell that does without the guarantees named in
-    /// `without`: any finding proves it that another guarantee prevents, or one that is promised in this trial all the same.
+    /// Whether the audit proves that a promise was broken, in a cell that does without the guarantees named in `without`. A finding
+    /// proves it if the cell does not do without the guarantee that prevents it, or if this trial is held to that nevertheless.
     #[must_use]
     pub fn breaks_promise(&self, without: &[impl AsRef<str>]) -> bool {
         let is_among = |names: &[String], guarantee: &str| names.iter().any(|name| name == guarantee);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     /// Where another server takes the place of one that was ended, no level of the first one's says what the other has. What
-    /// was seen before is proved all the same.
+    /// was proved before stays proved.
     #[test]
     fn a_failover_that_was_asked_for_is_no_proof_against_a_level() {
         use EffectiveDurability::{Disk, None, Process, Unknown};

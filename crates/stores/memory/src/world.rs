@@ -320,7 +320,7 @@ impl Link {
     /// Carries an answer back, after its delay.
     ///
     /// # Errors
-    /// If the connection is lost, the client's own or the pooler's to the store. The operation has been applied all the same.
+    /// The client's connection is lost, or the pooler's to the store. The operation has been applied nevertheless.
     pub(crate) async fn answer<T>(&mut self, answer: T) -> Result<T, Fault> {
         self.slow().await;
         if self.is_lost() {
