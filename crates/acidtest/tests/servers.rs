@@ -375,6 +375,12 @@ fn more_clients_than_a_users_redis_takes_are_told_with_the_remedy() {
     too_many_are_told(&bench, &address, "50", &["max number of clients reached"]);
 }
 
+/// Has the Redis at this address do something.
+fn tell_redis(address: &str, words: &[&str]) {
+    let port = address.rsplit(':').next().unwrap().split('/').next().unwrap();
+    assert!(Command::new("redis-cli").args(["-p", port]).args(words).status().unwrap().success());
+}
+
 /// A server that drops keys because its administrator has it do so is accused of nothing. One that has such a policy and has dropped
 /// nothing is accused of what is missing: here, of what somebody has deleted.
 #[test]
@@ -385,11 +391,7 @@ fn what_a_users_redis_evicts_accuses_it_of_nothing_and_what_else_is_missing_does
     }
     let bench = Bench::new();
     let address = up(&bench, "redis");
-    let port = address.rsplit(':').next().unwrap().split('/').next().unwrap();
-    let tell = |words: &[&str]| {
-        assert!(Command::new("redis-cli").args(["-p", port]).args(words).status().unwrap().success());
-    };
-    tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random", "maxmemory", "6mb"]);
+    tell_redis(&address, &["CONFIG", "SET", "maxmemory-policy", "allkeys-random", "maxmemory", "6mb"]);
     let run = ["run", "records", "--store", &address, "--mix", "a", "--warmup", "0s"];
 
     let many = ["--records", "8000", "--ops", "2000", "--trials", "2"];
@@ -411,7 +413,7 @@ fn what_a_users_redis_evicts_accuses_it_of_nothing_and_what_else_is_missing_does
     until("its clients are at work", || connections(&address) >= CLIENTS);
     let delete = "for _, key in ipairs(redis.call('KEYS', 'acidtest:*')) do \
                   if key ~= 'acidtest:marker' then redis.call('DEL', key) end end";
-    tell(&["EVAL", delete, "0"]);
+    tell_redis(&address, &["EVAL", delete, "0"]);
     assert_eq!(running.wait().unwrap().code(), Some(4));
     assert_eq!(verdict(&cells(&bench.result())[0]), "broken");
     bench.run(&["lab", "down"]).expect(0);
@@ -764,9 +766,7 @@ fn a_store_that_runs_out_of_memory_while_loading_costs_only_its_cells() {
     }
     let bench = Bench::new();
     let address = up(&bench, "redis");
-    let port = address.rsplit(':').next().unwrap();
-    let full = ["-p", port, "CONFIG", "SET", "maxmemory", "8mb"];
-    assert!(Command::new("redis-cli").args(full).status().unwrap().success());
+    tell_redis(&address, &["CONFIG", "SET", "maxmemory", "8mb"]);
     let words =
         ["run", "records", "--store", &format!("sqlite,{address}"), "--mix", "c", "--records", "20000"];
     let brief = ["--ops", "200", "--warmup", "0s", "--out", "r.json"];

@@ -41,7 +41,7 @@ pub use crate::{
     installed::Installation,
     kinds::HOSTED,
     member::Member,
-    note::{NamespaceEntry, Note},
+    note::{NamespaceEntry, Note, run_of},
     port::free_port,
     source::{MissingProgram, Source},
     turn::Turn,

@@ -94,7 +94,8 @@ pub(crate) fn bench_of(root: &Root, run: &str) -> Result<Option<u32>, LabError> 
 }
 
 /// The id of the run that leaves this mark: it stands before the first dot.
-fn run_of(mark: &str) -> &str {
+#[must_use]
+pub fn run_of(mark: &str) -> &str {
     mark.split('.').next().unwrap_or_default()
 }
 

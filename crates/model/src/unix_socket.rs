@@ -162,22 +162,21 @@ impl<'a> Parts<'a> {
 
     /// As redis-py and redis-rs have it: the path is that of the socket, and the option `db` a database's number.
     fn of_redis(mut self, scheme: &str) -> Result<Named, Refused> {
-        const EXAMPLE: &str = REDIS_EXAMPLE;
         if OTHERS_OF_REDIS.contains(&scheme) {
-            return Err((format!("{scheme}:// is not known here"), EXAMPLE));
+            return Err((format!("{scheme}:// is not known here"), REDIS_EXAMPLE));
         }
-        self.has_no_other_host(EXAMPLE)?;
-        self.has_no_port(EXAMPLE)?;
+        self.has_no_other_host(REDIS_EXAMPLE)?;
+        self.has_no_port(REDIS_EXAMPLE)?;
         let database = self.option("db").map(|number| format!("/{number}")).unwrap_or_default();
         if let Some(option) = self.options.first() {
             let name = option.split('=').next().unwrap_or_default();
             let why = format!(
                 "unknown option \"{name}\" after ? (known is db); user and password stand before the @"
             );
-            return Err((why, EXAMPLE));
+            return Err((why, REDIS_EXAMPLE));
         }
         let over_tcp = self.over_tcp("redis", &database);
-        Ok(Named { over_tcp, socket: path(self.path, EXAMPLE)?, example: EXAMPLE })
+        Ok(Named { over_tcp, socket: path(self.path, REDIS_EXAMPLE)?, example: REDIS_EXAMPLE })
     }
 
     fn has_no_other_host(&self, example: &'static str) -> Result<(), Refused> {

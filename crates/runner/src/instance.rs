@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note, ServerSize};
+use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note, ServerSize, run_of};
 use acidtest_model::{Address, Durability, EffectiveSettings, Encryption, Hosting, Role, StoreError, Task};
 use acidtest_workloads::{
     Owner, Place, ReusableData, Store,
@@ -75,16 +75,12 @@ impl Claim<'_> {
     fn mark(&self) -> String {
         if self.number == 1 { self.run.to_owned() } else { format!("{}.{}", self.run, self.number) }
     }
-
-    /// Whether a namespace is in use by another of the run's stores: that is of the same server then.
-    fn is_of_another_store(&self, owner: &Owner) -> bool {
-        matches!(owner, Owner::Run(mark) if is_of_run(mark, self.run) && *mark != self.mark())
-    }
 }
 
-/// Whether a namespace with this mark is one of the run.
+/// Whether a namespace with this mark is one of the run, which is given by its id or, where one of its stores is meant, by that
+/// store's mark.
 pub(crate) fn is_of_run(mark: &str, run: &str) -> bool {
-    mark.strip_prefix(run).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    mark == run || run_of(mark) == run
 }
 
 /// A member of the store's deployment that answers, before the run has a namespace in it.
@@ -731,12 +727,14 @@ async fn free_namespace(lab: &Lab, members: &[&Reached], claim: &Claim<'_>) -> R
         for member in members {
             owners.push(owner(&*member.store, &member.named(&namespace)).await?);
         }
-        let is_free = |owner: &Owner| matches!(owner, Owner::Nobody | Owner::Prepared);
-        let is_own = |owner: &Owner| matches!(owner, Owner::Run(mark) if *mark == claim.mark());
-        let is_first = namespace == claim.namespace;
-        let is_skipped = |owner: &Owner| {
+        let is_skipped = |owner: &Owner| match owner {
+            Owner::Nobody | Owner::Prepared => false,
+            Owner::Run(mark) if *mark == claim.mark() => false,
             // nobody has asked for the names further on, and what others have there is not to be replaced
-            claim.is_of_another_store(owner) || !is_first && !is_free(owner) && !is_own(owner)
+            _ if namespace != claim.namespace => true,
+            // another of the run's stores, which is of the same server
+            Owner::Run(mark) => is_of_run(mark, claim.run),
+            Owner::Stranger | Owner::Empty => false,
         };
         if owners.iter().any(is_skipped) {
             continue;

@@ -132,12 +132,11 @@ impl Lives {
         if self.known.len() > 1 {
             return Some(AskedEnd::Again);
         }
+        let begun: Vec<&Identity> = answer.iter().filter(|identity| !self.knows(identity)).collect();
         if self.is_private {
             // the lab has ended its process, and started another: two lives that began in one second may look like one
-            return (is_last || answer.iter().any(|identity| !self.knows(identity)))
-                .then_some(AskedEnd::Again);
+            return (is_last || !begun.is_empty()).then_some(AskedEnd::Again);
         }
-        let begun: Vec<&Identity> = answer.iter().filter(|identity| !self.knows(identity)).collect();
         if begun.is_empty() {
             return is_last.then_some(AskedEnd::SameLife);
         }

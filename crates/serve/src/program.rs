@@ -139,6 +139,9 @@ pub trait Program: Send + Sync + 'static {
     /// A value that cannot be read, with what would do.
     fn typed(&self, workload: &str, search: bool, options: &[(&str, String)]) -> Result<Plan, String>;
 
+    /// The id of a run that is about to be made.
+    fn new_id(&self) -> String;
+
     /// The exit status that the command line would have with a result.
     fn exit_status(&self, result: &RunResult) -> u8;
 

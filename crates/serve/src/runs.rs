@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    hash::{BuildHasher, RandomState},
     io,
     path::{Path, PathBuf},
     process::ExitStatus,
@@ -371,7 +370,10 @@ impl Runs {
             let is_taken =
                 |id: &str| results::is_there(&self.folder.join(results::file_name(id, &plan.workload)));
             let record = Record {
-                id: new_id(&runs, is_taken),
+                // there are fewer runs than ids
+                id: std::iter::repeat_with(|| self.program.new_id())
+                    .find(|id| !runs.contains_key(id) && !is_taken(id))
+                    .unwrap_or_default(),
                 number,
                 plan,
                 cells,
@@ -675,17 +677,6 @@ fn forget(runs: &mut BTreeMap<String, Run>) -> Vec<String> {
     let oldest: Vec<String> = ended.iter().skip(ENDED).map(|run| run.record.id.clone()).collect();
     runs.retain(|id, _| !oldest.contains(id));
     oldest
-}
-
-/// An id as the command line gives them, which neither another run nor a file has.
-fn new_id(runs: &BTreeMap<String, Run>, is_taken: impl Fn(&str) -> bool) -> String {
-    let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-    // the library seeds each at random
-    let random = || RandomState::new().hash_one(&stamp) >> 40;
-    let process = std::process::id();
-    let mut all = std::iter::repeat_with(|| format!("{stamp}-{process}-{:06x}", random()));
-    // there are fewer runs than numbers
-    all.find(|id| !runs.contains_key(id) && !is_taken(id)).unwrap_or_default()
 }
 
 /// Whether it can be the id of a run.

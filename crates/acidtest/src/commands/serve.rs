@@ -274,6 +274,10 @@ impl Program for Bench {
         Ok(plan)
     }
 
+    fn new_id(&self) -> String {
+        order::id()
+    }
+
     fn exit_status(&self, result: &RunResult) -> u8 {
         exit::status(result).code()
     }

@@ -168,7 +168,9 @@ pub(crate) async fn identity(connection: &mut Connection) -> Result<Option<Ident
         life: format!("{id} {start_time_in_millis} {pid}"),
         data: Some(id),
     };
-    Ok(Some(lives.nodes).filter(|nodes| nodes.len() == 1).into_iter().flatten().next().map(identity))
+    let mut nodes = lives.nodes.into_iter().map(identity);
+    let first = nodes.next();
+    Ok(first.filter(|_| nodes.next().is_none()))
 }
 
 /// What a server is, by name and version, if it does not say that it is an Elasticsearch of Elastic's that one installs:
