@@ -331,8 +331,10 @@ impl RunResult {
 fn even_odds(cell: &CellResult) -> Option<RateEstimate> {
     let capacity = cell.capacity.as_ref()?;
     let odds = capacity.even_odds?;
+    // a closed loop has no rate but the one that it reached
     let broke = |trial: &TrialResult| {
-        trial.rate.is_some_and(|rate| rate <= odds.per_second) && trial.audit.breaks_promise(&cell.without)
+        let rate = trial.rate.unwrap_or_else(|| trial.ended_per_second());
+        rate <= odds.per_second && trial.audit.breaks_promise(&cell.without)
     };
     let is_walled = matches!(
         capacity.limit,

@@ -318,8 +318,16 @@ fn prices_of_capacities_compare_like_with_like() {
     result.cells[1].prices[0].throughput.estimate = 0.78;
     let read = crate::read(&serde_json::to_string(&result).unwrap()).unwrap().result;
     assert!((read.cells[1].prices[0].throughput.estimate - 1.0).abs() < 1e-9, "{:?}", read.cells[1].prices);
-    // even odds are known before a capacity is confirmed, but not where the bench gave up first
+    // so it does in a closed loop, which has no rate but the one that it reached
     result.cells[1].trials[1].rate = None;
+    result.price_capacities();
+    assert!(
+        (result.cells[1].prices[0].throughput.estimate - 1.0).abs() < 1e-9,
+        "{:?}",
+        result.cells[1].prices
+    );
+    // even odds are known before a capacity is confirmed, but not where the bench gave up first
+    result.cells[1].trials[1].audit.findings.clear();
     for cell in &mut result.cells {
         cell.capacity.as_mut().unwrap().carried = None;
     }
