@@ -27,9 +27,9 @@ Exit status:
   5    whether a promised guarantee held could not be told
   6    a comparison failed: what was compared did not hold, or is shown to be
        worse than asked for; a search found that no rate meets the objectives,
-       or a capacity below the demand
+       or that the demand is not carried
   7    a comparison is inconclusive: it told neither that nor the contrary; a
-       search could not tell the capacity
+       search could not tell the capacity, or whether it carries the demand
   8    nothing was run: other programs used the machine (--quiet-machine)
   130  interrupted";
 

@@ -14,9 +14,10 @@ use crate::output;
 pub(crate) enum Status {
     /// 0: every promised guarantee held.
     Held,
-    /// 7: a comparison told neither that something is worse nor that it is not; a search could not tell the capacity.
+    /// 7: a comparison told neither that something is worse nor that it is not; a search could not tell the capacity, or whether it
+    /// carries the demand.
     Inconclusive,
-    /// 6: a comparison failed; a search found no rate that meets the objectives, or a capacity below the demand.
+    /// 6: a comparison failed; a search found no rate that meets the objectives, or that the demand is not carried.
     Worse,
     /// 5: a promised guarantee could be neither confirmed nor refuted.
     Unknown,
@@ -63,19 +64,16 @@ pub(crate) fn status(result: &RunResult) -> Status {
     if result.interrupted { worst.max(Status::Interrupted) } else { worst }
 }
 
-/// The status of a search: whether it found a capacity, and one that carries the demand. Where it found none, the store is worse than
-/// asked for only if no rate meets the objectives, or the demand is above all that 95 % of probes may hold.
+/// The status of a search: whether it found a capacity or, where a demand was named, whether the store carries that.
 fn of_search(cell: &CellResult, demand: Option<f64>) -> Status {
     let Some(found) = &cell.capacity else { return Status::Inconclusive };
-    let is_too_much = |demand: f64| found.expected.is_some_and(|expected| demand > expected.high);
-    match (&found.limit, found.carried) {
+    match (&found.limit, demand.map(|demand| found.carries(demand))) {
         (Limit::Gone { .. }, _) => Status::Unreached,
-        (_, Some(_)) if found.headroom().is_none_or(|headroom| headroom.times >= 1.0) => Status::Held,
-        (Limit::NoRate { .. } | Limit::Broke { .. }, None) | (_, Some(_)) => Status::Worse,
-        // a fit of what was seen below a wall says nothing of the store above it
-        (Limit::Bench { .. } | Limit::Unknown { .. }, None) => Status::Inconclusive,
-        (_, None) if demand.is_some_and(is_too_much) => Status::Worse,
-        (_, None) => Status::Inconclusive,
+        (Limit::NoRate { .. } | Limit::Broke { .. }, _) if found.carried.is_none() => Status::Worse,
+        (_, Some(Some(true))) => Status::Held,
+        (_, Some(Some(false))) => Status::Worse,
+        (_, None) if found.carried.is_some() => Status::Held,
+        (_, None | Some(None)) => Status::Inconclusive,
     }
 }
 

@@ -47,7 +47,7 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
         lines.push(format!("  At {}/s {}.", offered(limit.per_second), ran_out(&limit.used, cell, result)));
     }
     if let Some(headroom) = found.headroom() {
-        lines.push(format!("  {}", beside_demand(headroom)));
+        lines.push(format!("  {}", beside_demand(found, headroom)));
     }
     if let (None, Some(demand), Limit::Budget | Limit::Machine) =
         (found.carried, result.plan.demand, &found.limit)
@@ -225,9 +225,13 @@ fn none(found: &Capacity) -> String {
     }
 }
 
-fn beside_demand(headroom: &Headroom) -> String {
+fn beside_demand(found: &Capacity, headroom: &Headroom) -> String {
     let Headroom { demand, times, .. } = headroom;
-    let enough = if *times >= 1.0 { "" } else { ": it does not carry it" };
+    let enough = match found.carries(*demand) {
+        Some(true) => "",
+        Some(false) => ": it does not carry it",
+        None => ": whether it carries it is not known",
+    };
     let reached = match (headroom.days, &headroom.date) {
         (Some(0.0) | None, _) => String::new(),
         (Some(in_days), Some(date)) => {

@@ -753,6 +753,24 @@ impl Capacity {
         (off(&half) < 0.3).then_some((limit, half))
     }
 
+    /// Whether the store carries this demand (operations a second). It does up to the capacity; it does not from a rate on at which a
+    /// promise was broken, above the whole interval of the rate that 95 % of probes hold, and where no rate meets the objectives.
+    /// None where that is not known.
+    #[must_use]
+    pub fn carries(&self, demand: f64) -> Option<bool> {
+        if self.carried.is_some_and(|carried| demand <= carried) {
+            return Some(true);
+        }
+        let is_too_much = match self.limit {
+            Limit::NoRate { .. } => true,
+            Limit::Broke { at } if demand >= at => true,
+            // a fit of what was seen below a wall says nothing of the store above it
+            Limit::Bench { .. } | Limit::Unknown { .. } | Limit::Gone { .. } => false,
+            _ => self.expected.is_some_and(|expected| demand > expected.high),
+        };
+        is_too_much.then_some(false)
+    }
+
     /// The capacity beside the demand; none where that was made of what an earlier acidtest called the capacity.
     #[must_use]
     pub fn headroom(&self) -> Option<&Headroom> {

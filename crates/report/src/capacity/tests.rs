@@ -502,6 +502,36 @@ fn headroom_is_computed_from_a_demand_that_compounds() {
     assert_eq!(date("2026-11-22T00:00:00Z", 1e12), None);
 }
 
+/// A capacity lies below the middle of the interval that it comes from, so that a demand just above it may well be carried.
+#[test]
+fn a_demand_above_the_capacity_is_not_carried_only_where_that_is_known() {
+    let searched = searched(begun(&[Lock::Native], &["p99<20ms"]), |_, _, _| {});
+    let limited = |limit: &Limit, carried| Capacity {
+        carried,
+        expected: Some(RateInterval { low: 900.0, high: 1_150.0 }),
+        limit: limit.clone(),
+        ..found(&searched).clone()
+    };
+    let missed = Limit::Objective { objective: "p99<20ms".to_owned(), at: 1_200.0, ratio: None };
+    let none = Limit::NoRate { objective: "p99<20ms".to_owned(), at: 1.0, ratio: None };
+    let some = Some(940.0);
+    for (limit, carried, demand, carries) in [
+        (&missed, some, 940.0, Some(true)),
+        (&missed, some, 1_000.0, None),
+        (&missed, some, 1_151.0, Some(false)),
+        (&Limit::Budget, None, 1_000.0, None),
+        (&Limit::Budget, None, 1_151.0, Some(false)),
+        (&Limit::Broke { at: 1_000.0 }, some, 990.0, None),
+        (&Limit::Broke { at: 1_000.0 }, some, 1_000.0, Some(false)),
+        (&Limit::Unknown { at: 1_000.0 }, some, 2_000.0, None),
+        (&Limit::Bench { at: 1_000.0 }, None, 2_000.0, None),
+        (&none, None, 1.0, Some(false)),
+    ] {
+        let found = limited(limit, carried);
+        assert_eq!(found.carries(demand), carries, "{limit:?}: {demand}");
+    }
+}
+
 /// 1,000 rows for 2,000 operations and as much again in the warm-up of a fifth: 100 bytes a row.
 #[test]
 fn room_is_full_when_the_rows_of_the_demand_have_come() {
