@@ -31,7 +31,7 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
             offered(earlier),
             above(&found.limit)
         ),
-        (None, None) => format!("{name} has no capacity to tell: {}", none(found)),
+        (None, None) => format!("{name} has no capacity to tell: {}", none(found, cell.error.as_deref())),
     }];
     if let Some(odds) = found.even_odds.filter(|_| found.carried.or(found.earlier).is_some()) {
         lines.push(format!(
@@ -169,9 +169,17 @@ fn above(limit: &Limit) -> String {
     }
 }
 
-/// Why there is no capacity, and what is known all the same.
-fn none(found: &Capacity) -> String {
+/// Why there is no capacity, and what is known all the same. `failed` is why a probe could not be made.
+fn none(found: &Capacity, failed: Option<&str>) -> String {
     let why = match &found.limit {
+        Limit::Gone { at } if failed.is_some() => {
+            let which = at.map_or_else(
+                || "the trial in a closed loop".to_owned(),
+                |at| format!("a probe at {}/s", offered(at)),
+            );
+            let why = failed.and_then(|said| said.lines().next()).unwrap_or_default();
+            format!("{which} could not be made: {why}. --resume continues the search.")
+        }
         Limit::Bench { at } => format!(
             "the bench was the limit, not the store: at {}/s its clients used all the cores that they can use; more cores, more \
              clients (each has one thread at most), or clients on another machine, offer more.",

@@ -128,7 +128,7 @@ pub enum Limit {
         /// The lowest rate of those.
         at: f64,
     },
-    /// The store was lost, or could not be reached any more.
+    /// The store was lost, or a probe could not be made: then the cell has an error.
     Gone {
         /// The rate at which it was; none in the closed loop before.
         at: Option<f64>,

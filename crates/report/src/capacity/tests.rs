@@ -408,6 +408,11 @@ fn of_a_store_that_is_lost_what_is_known_is_kept() {
     result.find_capacities().unwrap();
     assert_eq!((found(&result).probes, &found(&result).limit), (1, &Limit::Gone { at: Some(900.0) }));
     assert_eq!(result.next_probe(&result.cells[0]).unwrap(), Next::Nothing);
+    let text = render(&result, Style { color: false, width: None }).unwrap();
+    for said in ["a probe at 900/s could not be made: it is gone.", "a probe that could not be made"] {
+        assert!(text.contains(said), "no {said:?} in {text}");
+    }
+    assert!(!text.contains("the store was lost"), "{text}");
     result.cells[0].error = None;
     // a trial that was interrupted is none
     result.cells[0].trials.push(interrupted(at_rate(&like, 900.0, 3)));

@@ -53,7 +53,7 @@ pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
                 .map(|odds| format!("{}/s ({}–{})", rate(odds.per_second), rate(odds.low), rate(odds.high))),
         ));
         row.push(or_none(found.knee.map(|knee| offered(knee.per_second) + "/s")));
-        row.push(Entry::left(stopped_by(&found.limit)));
+        row.push(Entry::left(stopped_by(&found.limit, cell.error.is_some())));
         let headroom = found.headroom();
         row.extend(demand.then(|| or_none(headroom.map(|room| format!("×{}", three_digits(room.times))))));
         row.extend(growth.then(|| or_none(headroom.and_then(|room| room.days).map(days))));
@@ -74,8 +74,8 @@ pub(crate) fn days(days: f64) -> String {
     }
 }
 
-/// Why a search went no higher, in a few words.
-fn stopped_by(limit: &Limit) -> String {
+/// Why a search went no higher, in a few words. `has_failed` is whether a probe could not be made.
+fn stopped_by(limit: &Limit, has_failed: bool) -> String {
     let at = |what: &str, at: &f64| format!("{what} at {}/s", offered(*at));
     match limit {
         Limit::Objective { objective, at, ratio: Some(ratio) } => {
@@ -87,6 +87,7 @@ fn stopped_by(limit: &Limit) -> String {
         Limit::Bench { at: rate } => at("the bench itself", rate),
         Limit::Broke { at: rate } => at("a broken promise", rate),
         Limit::Unknown { at: rate } => at("what could not be told", rate),
+        Limit::Gone { .. } if has_failed => "a probe that could not be made".to_owned(),
         Limit::Gone { at: Some(rate) } => at("the store, which was lost,", rate),
         Limit::Gone { at: None } => "the store, which was lost".to_owned(),
         Limit::NoRate { objective, .. } => format!("{objective}, at every rate"),
