@@ -1,13 +1,17 @@
 //! What would spoil the figures of a run, told before its trials: other programs at work, a CPU that is held back, little free
 //! memory, and data that lie where a sync is worth less.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use acidtest_lab::Lab;
 use acidtest_model::{Durability, Hosting};
 use acidtest_observe::{CpuReading, FileSystem, Frequency, filesystem, frequency};
 use acidtest_report::OTHERS;
-use acidtest_runner::{Cell, Failure, Order};
+use acidtest_runner::{Failure, Order};
 
 use crate::{args::QuietMachine, needs::Needs};
 
@@ -91,8 +95,8 @@ pub(crate) struct Machine {
     others: Option<Others>,
     frequency: Option<Frequency>,
     needs: Option<Needs>,
-    /// Where private data will lie, if they are to survive the loss of power.
-    data: Option<FileSystem>,
+    /// The places of data that are to survive the loss of power.
+    data: Vec<(PathBuf, FileSystem)>,
 }
 
 impl Machine {
@@ -102,12 +106,12 @@ impl Machine {
         let seconds: Option<f64> = orders.iter().map(|(_, needs)| Some(needs.seconds?.0)).sum();
         let is_long = seconds.is_none_or(|least| least >= WORTH * LOOK.as_secs_f64());
         let most = orders.iter().map(|(_, needs)| *needs).max_by_key(|needs| needs.footprint.memory_bytes);
-        let syncs = orders.iter().any(|(order, _)| syncs_here(order));
+        let places: BTreeSet<PathBuf> = orders.iter().flat_map(|(order, _)| synced_places(order)).collect();
         Self {
             others: if is_long && quiet.is_none() { Others::look().await } else { None },
             frequency: frequency(),
             needs: most,
-            data: if syncs { filesystem(&Lab::usual_place()) } else { None },
+            data: places.into_iter().filter_map(|place| Some((place.clone(), filesystem(&place)?))).collect(),
         }
     }
 
@@ -123,20 +127,24 @@ impl Machine {
             others,
             self.frequency.as_ref().and_then(held_back),
             self.needs.and_then(|needs| needs.little_memory()),
-            self.data.as_ref().and_then(worth_less),
         ];
-        lines.into_iter().flatten().collect()
+        let places = self.data.iter().filter_map(|(place, on)| worth_less(place, on));
+        lines.into_iter().flatten().chain(places).collect()
     }
 }
 
-/// Whether a private store is to keep data that survive the loss of power.
-fn syncs_here(order: &Order) -> bool {
-    let syncs = |cell: &Cell| {
+/// Where stores on this machine are to keep data that survive the loss of power: the folder of private ones, and the user's own file
+/// of an embedded one.
+fn synced_places(order: &Order) -> impl Iterator<Item = PathBuf> {
+    let synced = order.grid.cells.iter().filter(|cell| cell.durability == Durability::Disk);
+    synced.filter_map(|cell| {
         let target = &order.targets[cell.target];
-        let is_private = target.address.is_none() && target.kind().hosting != Hosting::InMemory;
-        is_private && cell.durability == Durability::Disk
-    };
-    order.grid.cells.iter().any(syncs)
+        match (target.kind().hosting, &target.address) {
+            (Hosting::InMemory, _) | (Hosting::Program, Some(_)) => None,
+            (Hosting::Embedded, Some(address)) => Some(PathBuf::from(&address.path)),
+            (_, None) => Some(Lab::usual_place()),
+        }
+    })
 }
 
 /// What is said of a CPU that need not run at full speed.
@@ -176,10 +184,10 @@ const OVER_NETWORK: [&str; 13] = [
     "afs",
 ];
 
-/// What is said where a sync of data is worth less than on a disk of this machine.
-fn worth_less(on: &FileSystem) -> Option<String> {
+/// What is said where a sync of data at this place is worth less than on a disk of this machine.
+fn worth_less(at: &Path, on: &FileSystem) -> Option<String> {
     let kind = on.kind.as_str();
-    let (place, less) = if IN_MEMORY.contains(&kind) {
+    let (lie, less) = if IN_MEMORY.contains(&kind) {
         ("in memory", "a sync costs nothing there, and nothing survives the loss of power")
     } else if on.is_volatile {
         (
@@ -191,9 +199,10 @@ fn worth_less(on: &FileSystem) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!(
-        "the data will lie {place} ({kind}), where durability disk means less: {less}; set ACIDTEST_LAB to a folder on a disk"
-    ))
+    let is_private = at == Lab::usual_place();
+    let data = if is_private { "the data".to_owned() } else { at.display().to_string() };
+    let remedy = if is_private { "set ACIDTEST_LAB to a folder on a disk" } else { "give a path on a disk" };
+    Some(format!("{data} will lie {lie} ({kind}), where durability disk means less: {less}; {remedy}"))
 }
 
 #[cfg(test)]
@@ -209,7 +218,8 @@ mod tests {
         assert_eq!(told(&Machine::default()), "");
         let full =
             Frequency { governor: "performance".to_owned(), allowed_khz: 3_400_000, highest_khz: 3_400_000 };
-        let disk = |kind: &str| Some(FileSystem { kind: kind.to_owned(), is_volatile: false });
+        let disk =
+            |kind: &str| vec![(Lab::usual_place(), FileSystem { kind: kind.to_owned(), is_volatile: false })];
         for kind in ["ext4", "xfs", "overlay", "btrfs"] {
             let others = Some(Others { used: 0.49, cores: 2 });
             let machine = Machine { others, frequency: Some(full.clone()), needs: None, data: disk(kind) };
@@ -268,10 +278,18 @@ mod tests {
             ("overlay", true, "mounted volatile (overlay)"),
             ("nfs4", false, "on a network file system (nfs4)"),
         ] {
-            let data = Some(FileSystem { kind: kind.to_owned(), is_volatile });
-            let said = told(&Machine { data, ..Machine::default() });
-            assert!(said.contains(word) && said.contains("set ACIDTEST_LAB"), "{said}");
-            assert_eq!(said.lines().count(), 1);
+            let on = FileSystem { kind: kind.to_owned(), is_volatile };
+            let data = [Lab::usual_place(), PathBuf::from("/dev/shm/shop.db")].map(|at| (at, on.clone()));
+            let said = told(&Machine { data: data.into(), ..Machine::default() });
+            let [private, own] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+            assert!(
+                private.contains(word) && private.ends_with("set ACIDTEST_LAB to a folder on a disk"),
+                "{said}"
+            );
+            assert!(
+                own.starts_with("/dev/shm/shop.db will lie ") && own.ends_with("give a path on a disk"),
+                "{said}"
+            );
         }
     }
 }

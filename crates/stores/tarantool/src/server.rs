@@ -10,6 +10,8 @@ use crate::iproto::{Connection, Encoder, Error, Fate, Reader};
 pub(crate) mod code {
     /// There is no memory left to store the data.
     pub(super) const MEMORY: u32 = 2;
+    /// The server only reads.
+    pub(super) const READ_ONLY: u32 = 7;
     /// The space to be created is there already.
     pub(crate) const SPACE_EXISTS: u32 = 10;
     /// The log could not be written: its last record may have been, in part or in full.
@@ -95,14 +97,21 @@ impl ConnectOptions {
 
     /// The error to report when the server did not do as asked.
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + 'a {
-        move |error| StoreError::Server {
-            doing: doing.to_owned(),
-            address: self.address(),
-            cause: match error.code() {
+        move |error| {
+            let cause = match error.code() {
+                Some(code::READ_ONLY) => {
+                    return StoreError::ReadOnly {
+                        address: self.address(),
+                        is: "read-only (box.info.ro), as a replica is".to_owned(),
+                        remedy: "give the address of the instance that takes writes, or box.cfg{read_only = false}"
+                            .to_owned(),
+                    };
+                }
                 Some(code::ACCESS_DENIED) => format!("{error}; {GRANT}"),
                 Some(code::MEMORY) => format!("{error}; box.cfg.memtx_memory bounds what the server keeps"),
                 _ => error.to_string(),
-            },
+            };
+            StoreError::Server { doing: doing.to_owned(), address: self.address(), cause }
         }
     }
 

@@ -88,6 +88,21 @@ fn nothing(args: &mut Encoder) {
     args.array(0);
 }
 
+#[test]
+fn a_server_that_takes_no_writes_says_so() {
+    let Some(world) = TARANTOOL.start(Durability::None) else { return };
+    let read_only = |is: bool| ask(&world, &format!("box.cfg{{read_only = {is}}} return 'set'"));
+    read_only(true);
+    let said = wait(world.store.create(NAMESPACE, "run")).unwrap_err().to_string();
+    assert!(said.contains("takes no writes: it is read-only (box.info.ro)"), "{said}");
+    assert!(said.contains("remedy: give the address of the instance that takes writes"), "{said}");
+    read_only(false);
+    wait(world.store.create(NAMESPACE, "run")).unwrap();
+    read_only(true);
+    let said = wait(world.store.remove(NAMESPACE)).unwrap_err().to_string();
+    assert!(said.contains("takes no writes"), "{said}");
+}
+
 /// Names of all spaces and functions that are not the server's own, sorted.
 fn objects(world: &World<Tarantool>) -> String {
     ask(
