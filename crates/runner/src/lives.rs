@@ -138,7 +138,9 @@ impl Lives {
             return (is_last || !begun.is_empty()).then_some(AskedEnd::Again);
         }
         if begun.is_empty() {
-            return is_last.then_some(AskedEnd::SameLife);
+            // a crash need not show in what it says of its life
+            let is_exact = self.known.iter().all(|one| one.is_exact);
+            return is_last.then_some(if is_exact { AskedEnd::SameLife } else { AskedEnd::Again });
         }
         let served: Vec<&String> = self.known.iter().filter_map(|one| one.data.as_ref()).collect();
         if served.is_empty() {
@@ -404,7 +406,7 @@ mod tests {
     use super::*;
 
     fn identity(life: &str, data: Option<&str>) -> Identity {
-        Identity { life: life.to_owned(), data: data.map(str::to_owned) }
+        Identity { life: life.to_owned(), data: data.map(str::to_owned), is_exact: true }
     }
 
     const LAST: Asked = Asked { at: None, because: None, is_last: true };
@@ -458,6 +460,16 @@ mod tests {
         assert_eq!(lives.note(vec![identity("a", Some("x"))], LAST), Some(AskedEnd::Again));
         lives.is_asked = true;
         assert_eq!(lives.note(vec![identity("b", Some("y"))], Asked::default()), Some(AskedEnd::Again));
+    }
+
+    /// PostgreSQL 14 says since when it runs, and not that a crash has ended all that served clients.
+    #[test]
+    fn a_server_whose_crashes_do_not_show_is_not_said_to_have_gone_on() {
+        let unsure = || vec![Identity { is_exact: false, ..identity("a", Some("x")) }];
+        let mut lives = lives(unsure());
+        lives.is_asked = true;
+        assert_eq!(lives.note(unsure(), Asked::default()), None, "it may yet end");
+        assert_eq!(lives.note(unsure(), LAST), Some(AskedEnd::Again));
     }
 
     /// What says nothing of its data is never said to be the same.

@@ -59,6 +59,8 @@ pub struct Identity {
     /// The same in each of its lives as long as it serves the same data, and another one on a server that took its place;
     /// none where it says nothing of that.
     pub data: Option<String>,
+    /// Whether each crash begins another life. Where it need not, a server in the same life may have crashed and recovered.
+    pub is_exact: bool,
 }
 
 /// What a server has evicted: data that it drops of its own accord, because it was configured to.

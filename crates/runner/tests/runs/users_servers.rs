@@ -97,7 +97,7 @@ impl Observer for Struck {
 }
 
 fn identity(life: &str, data: &str) -> Identity {
-    Identity { life: life.to_owned(), data: Some(data.to_owned()) }
+    Identity { life: life.to_owned(), data: Some(data.to_owned()), is_exact: true }
 }
 
 /// A trial on a server of this level that is to be killed by a command; from then on it drops writes, in this life and with these

@@ -167,6 +167,7 @@ pub(crate) async fn identity(connection: &mut Connection) -> Result<Option<Ident
     let identity = |(id, LivingNode { jvm: Started { pid, start_time_in_millis } })| Identity {
         life: format!("{id} {start_time_in_millis} {pid}"),
         data: Some(id),
+        is_exact: true,
     };
     let mut nodes = lives.nodes.into_iter().map(identity);
     let first = nodes.next();

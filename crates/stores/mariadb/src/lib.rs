@@ -476,7 +476,7 @@ async fn identity(conn: &mut Conn, product: Product) -> Result<Identity, Error> 
     let rows = rows(conn, sql, ()).await?;
     let row = rows.first().ok_or_else(|| Error::Other("it has no Uptime".into()))?;
     let data = Some(text(row, 1)).filter(|data| !data.is_empty());
-    Ok(Identity { life: text(row, 0).to_owned(), data: data.map(str::to_owned) })
+    Ok(Identity { life: text(row, 0).to_owned(), data: data.map(str::to_owned), is_exact: true })
 }
 
 async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {

@@ -274,7 +274,7 @@ impl Store for Memory {
     fn identity(&self) -> Task<'_, Result<Option<Identity>, StoreError>> {
         let life = self.world.kills().to_string();
         let data = if self.world.faults.fails_over { &life } else { "this process's memory" }.to_owned();
-        Box::pin(async { Ok(Some(Identity { life, data: Some(data) })) })
+        Box::pin(async { Ok(Some(Identity { life, data: Some(data), is_exact: true })) })
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

@@ -145,7 +145,7 @@ impl Store for Nats {
             let api = self.server.reach().await?;
             let info = api.connection().info();
             let alone = info.cluster.is_empty().then(|| info.server_id.clone());
-            Ok(alone.map(|life| Identity { life, data: None }))
+            Ok(alone.map(|life| Identity { life, data: None, is_exact: true }))
         })
     }
 

@@ -399,7 +399,7 @@ async fn server(client: &Client) -> Result<Server, Error> {
 }
 
 /// When it was started; and, where a backend's crash has ended all the others, when it recovered from that, which resets all of
-/// its statistics: somebody may have reset some of them. Its data are known by the system's identifier and the timeline, which another one begins that is promoted.
+/// its statistics: somebody may have reset some of them. Before PostgreSQL 15 it does not say the latter. Its data are known by the system's identifier and the timeline, which another one begins that is promoted.
 async fn identity(client: &Client) -> Result<Identity, Error> {
     const SQL: &str = "SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
                                         CASE WHEN current_setting('server_version_num')::int >= 150000
@@ -407,9 +407,10 @@ async fn identity(client: &Client) -> Result<Identity, Error> {
                                                                            (SELECT stats_reset FROM pg_stat_archiver))) END),
                               CASE WHEN NOT pg_is_in_recovery()
                                    THEN (SELECT system_identifier FROM pg_control_system())
-                                        || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END";
+                                        || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
+                              current_setting('server_version_num')::int >= 150000";
     let row = client.query_one(SQL, &[]).await?;
-    Ok(Identity { life: row.try_get(0)?, data: row.try_get(1)? })
+    Ok(Identity { life: row.try_get(0)?, data: row.try_get(1)?, is_exact: row.try_get(2)? })
 }
 
 async fn owner(client: &Client, namespace: &str) -> Result<Owner, Error> {

@@ -215,7 +215,7 @@ impl Store for Redis {
         Box::pin(async {
             let mut connection = self.server.reach().await?;
             match settings::life(&mut connection).await {
-                Ok(run) => Ok(run.map(|life| Identity { life, data: None })),
+                Ok(run) => Ok(run.map(|life| Identity { life, data: None, is_exact: true })),
                 // a proxy, or a user, without INFO
                 Err(Error::Answered(_)) => Ok(None),
                 Err(error) => Err(self.server.failed("asking which server answers")(error)),

@@ -158,7 +158,7 @@ impl Store for Tarantool {
             let names = |values: &mut Reader<'_>| {
                 values.tuple(2)?;
                 let (life, data) = (values.str()?.to_owned(), values.str()?.to_owned());
-                Ok(Some(Identity { life, data: Some(data) }))
+                Ok(Some(Identity { life, data: Some(data), is_exact: true }))
             };
             let code = include_str!("lua/identity.lua");
             self.server.run("asking which server answers", code, nothing, names).await
