@@ -37,8 +37,8 @@ impl Needs {
         }
     }
 
-    /// Refuses what does not fit. Where nobody tells what is free, everything does.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    /// Refuses what does not fit; `anyway` says how it is run nevertheless. Where nobody tells what is free, everything does.
+    pub(crate) fn check(&self, anyway: &str) -> Result<(), Failure> {
         let Footprint { memory_bytes, disk_bytes } = self.footprint;
         let is_more = |needed: u64, free: Option<u64>| free.filter(|free| needed > *free);
         let memory = is_more(memory_bytes, self.memory_free)
@@ -54,7 +54,7 @@ impl Needs {
         }
         Err(Failure::Usage(format!(
             "the plan needs about {}\n  remedy: less data (--dry-run says how much each plan needs), fewer clients, fewer stores at \
-             once{elsewhere}, or --insist to run it anyway",
+             once{elsewhere}, or {anyway} to run it anyway",
             needed.join(" and ")
         )))
     }

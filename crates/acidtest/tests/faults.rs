@@ -325,9 +325,9 @@ impl OwnRedis {
     }
 
     /// Ends when the server has: until then a client reaches it, and waits.
-    fn stopping(&self) -> String {
+    fn ending(&self, signal: &str) -> String {
         let asked = format!("redis-cli -p {} ping >/dev/null 2>&1", self.port);
-        format!("{}; while {asked}; do sleep 0.02; done", self.signalling("TERM"))
+        format!("{}; while {asked}; do sleep 0.02; done", self.signalling(signal))
     }
 
     fn address(&self) -> String {
@@ -350,7 +350,7 @@ fn a_server_of_one_s_own_is_killed_by_one_s_own_commands() {
     let (bench, own) = (Bench::new(), OwnRedis::start());
     let (address, kill, pause, resume) =
         (own.address(), own.signalling("KILL"), own.signalling("STOP"), own.signalling("CONT"));
-    let (stop, start) = (own.stopping(), own.starting());
+    let (stop, start) = (own.ending("TERM"), own.starting());
     let words = ["run", "inventory", "--store", &address, "--clients", "8", "--warmup", "0s", "--replace"];
     let commands = ["--on-kill", &kill, "--on-stop", &stop, "--on-start", &start];
     let pauses = ["--on-pause", &pause, "--on-resume", &resume];
@@ -395,6 +395,35 @@ fn a_server_of_one_s_own_is_killed_by_one_s_own_commands() {
     let file = bench.results().pop().unwrap().display().to_string();
     let ended = bench.run(&["run", "--resume", &file]).expect(2);
     assert!(ended.stderr.contains("taken from the command line only"), "{}", ended.stderr);
+}
+
+/// What a server has handed out and loses in a crash is lost, however much of what was outstanding that is: here the end of its
+/// append-only file, back to the last acknowledgement of a consumer.
+#[test]
+fn a_queue_that_loses_what_it_had_handed_out_is_broken() {
+    if !wanted("redis") {
+        return;
+    }
+    let (bench, own) = (Bench::new(), OwnRedis::start());
+    let (address, start) = (own.address(), own.starting());
+    let path = own.folder.path().display();
+    let cut = format!(
+        "for file in $(grep -la XACK {path}/appendonly.aof {path}/appendonlydir/*.incr.aof); do \
+         truncate -s $(grep -abo XACK $file | tail -1 | cut -d: -f1) $file; done"
+    );
+    let kill = format!("{}; {cut}", own.ending("KILL"));
+    let words =
+        ["run", "queue", "--store", &address, "--producers", "2", "--consumers", "8", "--batch", "100"];
+    let commands = ["--on-kill", &kill, "--on-start", &start, "--warmup", "0s", "--replace"];
+    with_more_time(500, |millis| {
+        let (fault, duration) = (format!("kill@{millis}ms"), format!("{}ms", millis + 1500));
+        let ended =
+            bench.run(&[&words[..], &commands, &["--fault", &fault, "--duration", &duration]].concat());
+        let result = bench.result();
+        let in_hand = trial(&cells(&result)[0])["audit"]["evidence"]["lost_in_hand"].as_u64();
+        let is_caught = ended.code == Some(4) && in_hand > Some(0);
+        if is_caught { Ok(()) } else { Err(ended.stdout) }
+    });
 }
 
 /// A Redis server of the user's own that a supervisor starts again whenever it ends. Dropping it ends both.

@@ -359,6 +359,11 @@ fn two_thousand_clients_of_mariadb_hold() {
 }
 
 #[test]
+fn two_thousand_clients_of_mysql_hold() {
+    many_clients_hold("mysql", 2_000);
+}
+
+#[test]
 fn more_clients_than_a_users_redis_takes_are_told_with_the_remedy() {
     let _machine = beside_others();
     if !wanted("redis") {

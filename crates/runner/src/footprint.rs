@@ -108,3 +108,22 @@ impl Held {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server keeps what each description of data has, once, and beside it the most that a trial has for itself.
+    #[test]
+    fn a_server_has_room_for_what_trials_leave_and_for_the_largest_of_their_own() {
+        let size = |rows, bytes| DataSize { rows, bytes, ..DataSize::default() };
+        let mut held = Held::default();
+        held.add(4, Some("a".to_owned()), &size(10, 1_000));
+        held.add(8, Some("a".to_owned()), &size(10, 1_000));
+        held.add(2, Some("b".to_owned()), &size(1, 50));
+        held.add(1, None, &size(5, 200_000));
+        held.add(1, None, &size(7, 100));
+        assert_eq!(held.clients, 8);
+        assert_eq!(held.taken(OF_MEMORY), (2 * 1_000 + 1_000) + (2 * 50 + 100) + (2 * 200_000 + 700));
+    }
+}

@@ -53,7 +53,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         output::print_text(&format!("{}{}{}", needs::cells(&order), needs::load(&order), needs.told()))?;
     }
     if !run.output.needs.insist {
-        needs.check()?;
+        needs.check("--insist")?;
     }
     if run.output.needs.dry_run {
         return Ok(Status::Held);

@@ -223,7 +223,7 @@ impl Bench {
         let fits = |mut order: Order| {
             order::settle(&mut order);
             let needs = Needs::of(&order);
-            needs.check().map(|()| (order, needs))
+            needs.check("acidtest run --insist").map(|()| (order, needs))
         };
         let order = order::of_plan(id.to_owned(), plan.clone(), targets, &|text| self.find(text));
         order.and_then(fits).map_err(|failure| {

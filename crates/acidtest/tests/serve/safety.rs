@@ -146,6 +146,9 @@ fn a_plan_may_name_only_what_the_server_was_told() {
     ] {
         refused(&json!({"stores": [store]}), "/stores", said);
     }
+    let large =
+        json!({"workload": "records", "parameters": {"records": 1_000_000_000, "field_bytes": 65_536}});
+    refused(&large, "", "or acidtest run --insist to run it anyway");
     let locked = json!({"workload": "records", "stores": ["elasticsearch"], "locks": ["hard"], "lock_service": "redis://10.0.0.1"});
     refused(&locked, "/lock_service", "is not among the addresses");
     refused(
