@@ -768,7 +768,8 @@ fn is_replaced(owner: &Owner, claim: &Claim<'_>, namespace: &str, address: &str)
 
 /// Removes the namespace that a killed run left on a user's server, and returns whether it is gone. `run` is the run's id, or the
 /// mark of one of its stores. A namespace with another run's mark, or with none, is not known to be that run's and is left alone. One
-/// that a run has left half made is the run's; one that holds nothing at all may have been prepared by somebody.
+/// that a run has left half made, or that has lost its mark, is the run's if `is_noted`: if the lab has a note of it. One that
+/// holds nothing at all may have been prepared by somebody.
 ///
 /// # Errors
 /// The store cannot be reached, or does not answer.
@@ -777,6 +778,7 @@ pub async fn remove_leftover(
     address: &Address,
     namespace: &str,
     run: &str,
+    is_noted: bool,
 ) -> Result<bool, Failure> {
     if target.kind().hosting == Hosting::Embedded && !Path::new(&address.path).exists() {
         return Ok(true);
@@ -785,6 +787,7 @@ pub async fn remove_leftover(
     match owner(&*store, namespace).await? {
         Owner::Nobody | Owner::Prepared => Ok(true),
         Owner::Run(mark) if !is_of_run(&mark, run) => Ok(false),
+        Owner::Empty if !is_noted => Ok(false),
         Owner::Run(_) | Owner::Empty => {
             within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
             Ok(true)

@@ -68,7 +68,7 @@ pub(crate) async fn clear_leftovers(
     for (target, names) in members.chain(lock_service.map(|service| (service, &of_locks))) {
         let Some(address) = &target.address else { continue };
         for namespace in names {
-            match remove_leftover(target, address, namespace, run).await {
+            match remove_leftover(target, address, namespace, run, false).await {
                 Ok(_) => {}
                 // the same error occurs when the store is opened, and then fails its cells only
                 Err(Failure::Store(_)) => break,
@@ -84,7 +84,7 @@ pub(crate) async fn clear_leftovers(
         };
         let Some(target) = targets.iter().chain(lock_service).find(is_there) else { continue };
         let Some(address) = &target.address else { continue };
-        if let Ok(true) = remove_leftover(target, address, &entry.namespace, run).await {
+        if let Ok(true) = remove_leftover(target, address, &entry.namespace, run, true).await {
             entry.clear()?;
         }
     }

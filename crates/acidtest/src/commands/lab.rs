@@ -168,7 +168,7 @@ async fn remove(entry: &NamespaceEntry, targets: &[Target]) -> Result<bool, Fail
         .address
         .clone()
         .ok_or_else(|| Failure::Usage(format!("\"{}\" is no address", entry.address)))?;
-    remove_leftover(&target, &address, &entry.namespace, &entry.run).await
+    remove_leftover(&target, &address, &entry.namespace, &entry.run, true).await
 }
 
 fn list() -> Result<Status, Failure> {
