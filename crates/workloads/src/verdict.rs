@@ -300,19 +300,18 @@ impl Audit {
         }
     }
 
-    /// The same where nobody knows whether the guarantee was broken, and why. If nothing else was found, the verdict is
-    /// unknown.
+    /// The same where nobody knows whether the guarantee was broken, and why. If nothing was found that is held against a promise,
+    /// the verdict is unknown.
     pub fn doubt(&mut self, guarantee: Guarantee, why: &str) {
         self.excuse(guarantee);
-        let (in_doubt, others): (Vec<&Finding>, Vec<&Finding>) = self
-            .findings
-            .iter()
-            .filter(|finding| finding.count > 0)
-            .partition(|finding| finding.guarantee == guarantee.name);
-        if in_doubt.is_empty() || !others.is_empty() {
+        let is_excused = |finding: &&Finding| self.excused.contains(&finding.guarantee);
+        let (excused, others): (Vec<&Finding>, Vec<&Finding>) =
+            self.findings.iter().filter(|finding| finding.count > 0).partition(is_excused);
+        let is_in_doubt = excused.iter().any(|finding| finding.guarantee == guarantee.name);
+        if !is_in_doubt || !others.is_empty() {
             return;
         }
-        let found: Vec<String> = in_doubt.into_iter().map(ToString::to_string).collect();
+        let found: Vec<String> = excused.into_iter().map(ToString::to_string).collect();
         self.reason = Some(format!("{}; {why}", found.join(", ")));
         self.verdict = Verdict::Unknown;
     }
@@ -507,6 +506,20 @@ mod tests {
         let restart = Restart { keeps: EffectiveDurability::None, is_same: true, is_known: true };
         held.across_restart(restart, &without);
         assert!(!held.breaks_promise(&without));
+    }
+
+    /// Where all that was found is in doubt, for one reason or another, nothing is proved.
+    #[test]
+    fn two_doubts_that_leave_nothing_else_make_a_verdict_unknown() {
+        let findings =
+            vec![Finding::new("oversold", 2, "units", LOCK), Finding::new("lost", 3, "records", DURABILITY)];
+        let mut audit = Audit::of(findings, None, []);
+        audit.doubt(LOCK, "the lock service evicted 1 key");
+        assert_eq!(audit.verdict, Verdict::Broken, "the loss is proved");
+        audit.doubt(DURABILITY, "another server answered");
+        assert!(!audit.breaks_promise(&[] as &[&str]));
+        let said = "unknown: oversold 2 units, lost 3 records; another server answered";
+        assert_eq!(audit.to_string(), said);
     }
 
     /// Of a server that does not say in which of its lives it is, nobody knows whether it restarted.
