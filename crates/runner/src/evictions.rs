@@ -25,6 +25,11 @@ impl Instance {
         Evicted(all)
     }
 
+    /// Whether any member has evicted something since, or may have.
+    pub(crate) async fn has_evicted(&self, since: &Evicted) -> bool {
+        !since.0.is_empty() && since.has_since(&self.evicted().await)
+    }
+
     /// Takes into account, in an audit that has found something, what members have evicted since. Returns whether the store's
     /// server has, or may have.
     pub(crate) async fn judge_evictions(&self, audit: &mut Audit, since: &Evicted) -> bool {
@@ -33,9 +38,8 @@ impl Instance {
 }
 
 impl Evicted {
-    /// Whether any of them may evict any key.
-    pub(crate) fn may_go_on(&self) -> bool {
-        self.0.iter().any(|(_, evictions)| evictions.by.is_some())
+    fn has_since(&self, now: &Self) -> bool {
+        self.0.iter().any(|(role, before)| doubt(before, now.of(*role)).is_some())
     }
 
     fn of(&self, role: Role) -> Option<&Evictions> {
@@ -118,8 +122,9 @@ mod tests {
         ] {
             let mut audit = broken();
             let now = Evicted(now.map(|now| (Role::Server, now)).into_iter().collect());
-            let has_evicted = Evicted(vec![(Role::Server, before.clone())]).judge(&now, &mut audit);
-            assert_eq!(has_evicted, words.is_some());
+            let since = Evicted(vec![(Role::Server, before.clone())]);
+            let has_evicted = since.judge(&now, &mut audit);
+            assert_eq!((has_evicted, since.has_since(&now)), (words.is_some(), words.is_some()));
             assert_eq!(audit.breaks_promise(&[] as &[&str]), words.is_none(), "{audit}");
             let said = audit.to_string();
             assert!(said.contains(words.unwrap_or("broken: oversold 2 units, torn 1 unit")), "{said}");

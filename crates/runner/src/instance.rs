@@ -251,15 +251,26 @@ impl Instance {
         (&*self.server.store, &mut self.services)
     }
 
-    /// Checks that the namespaces on users' servers are still this run's. Another run that was to replace them has other data in
-    /// them, and both write there; and where somebody has removed them, the store has lost nothing. `may_have_lost` is whether
-    /// members may have lost the marks themselves.
+    /// Whether the namespaces on users' servers all bear this run's mark. `may_have_lost` is whether members may have lost the marks
+    /// themselves.
     ///
     /// # Errors
-    /// One of them is not. A server that does not say is not asked again.
-    pub(crate) async fn is_still_ours(&self, may_have_lost: bool) -> Result<(), Failure> {
+    /// One of them is not the run's any more: another run that was to replace it has other data there, and both write; or
+    /// somebody has removed it, and the store has lost nothing. A server that does not say is not asked again.
+    pub(crate) async fn is_marked(&self, may_have_lost: bool) -> Result<bool, Failure> {
+        let mut is_marked = true;
         for member in self.members().filter(|member| member.note.is_some()) {
-            let Ok(Some(taken)) = member.taken(may_have_lost).await else { continue };
+            let taken = match member.mark_there().await {
+                Ok(MarkThere::Another(run)) => format!("was replaced by run {run} with its own"),
+                Ok(MarkThere::None) if !may_have_lost => {
+                    "was removed, or its mark in it, by somebody else".to_owned()
+                }
+                Ok(MarkThere::None) => {
+                    is_marked = false;
+                    continue;
+                }
+                Ok(MarkThere::Own) | Err(_) => continue,
+            };
             return Err(Failure::Store(format!(
                 "namespace \"{}\" at {} {taken}: this trial counts for nothing\n  remedy: run again, and give runs at the same \
                  time a --namespace each",
@@ -267,7 +278,7 @@ impl Instance {
                 member.target.shown()
             )));
         }
-        Ok(())
+        Ok(is_marked)
     }
 
     /// The address of the service with this role in front of the store.
@@ -589,23 +600,31 @@ impl OpenMember {
     async fn release(&mut self, keep: bool) -> Result<(), Failure> {
         let Some(note) = self.note.take() else { return Ok(()) };
         // a mark that is missing does not make it another's
-        if !keep && self.taken(true).await?.is_none() {
+        if !keep && !matches!(self.mark_there().await?, MarkThere::Another(_)) {
             within(PATIENCE, "removing the namespace", self.store.remove(&self.namespace)).await?;
         }
         note.clear()?;
         Ok(())
     }
 
-    /// What somebody has done to the namespace, in words that follow it; none if it bears its mark. Where the server `may_have_lost`
-    /// the mark, that it is missing shows nothing.
-    async fn taken(&self, may_have_lost: bool) -> Result<Option<String>, Failure> {
+    /// The mark that its namespace bears.
+    async fn mark_there(&self) -> Result<MarkThere, Failure> {
         Ok(match owner(&*self.store, &self.namespace).await? {
-            Owner::Run(mark) if mark == self.mark => None,
-            Owner::Run(other) => Some(format!("was replaced by run {other} with its own")),
-            _ if may_have_lost => None,
-            _ => Some("was removed, or its mark in it, by somebody else".to_owned()),
+            Owner::Run(mark) if mark == self.mark => MarkThere::Own,
+            Owner::Run(run) => MarkThere::Another(run),
+            _ => MarkThere::None,
         })
     }
+}
+
+/// The mark of a namespace that was made for a member.
+enum MarkThere {
+    /// Its own.
+    Own,
+    /// That of another run.
+    Another(String),
+    /// None: the namespace was removed, or only the mark.
+    None,
 }
 
 /// The address at which a private server is reached as this store: engines of one server have schemes of their own.

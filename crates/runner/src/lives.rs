@@ -357,14 +357,14 @@ impl Instance {
     }
 
     /// Takes into account, in an audit of the store at these settings, that its server was found in a life that nobody had asked
-    /// for, or may have been: it does not say, and clients lost connections for no fault of the run's; or that another one
-    /// answered once it had been ended. `keeps` is the durability level of what the server keeps. Returns whether any of that is so.
+    /// for, or is `suspected` to have been, for this reason, and does not say; or that another one answered once it had been ended.
+    /// `keeps` is the durability level of what the server keeps. Returns whether any of that is so.
     pub(crate) fn judge_restarts(
         &self,
         audit: &mut Audit,
         keeps: EffectiveDurability,
         without: &[String],
-        has_lost_connections: bool,
+        suspected: Option<&'static str>,
     ) -> bool {
         let is_same = |role| self.lives.iter().find(|lives| lives.role == role)?.is_same();
         if is_same(Role::Locks).is_some() {
@@ -373,13 +373,13 @@ impl Instance {
         let of_server = self.lives.iter().find(|lives| lives.role == Role::Server);
         let is_elsewhere = of_server.is_some_and(|lives| !lives.elsewhere.is_empty());
         let restart = match is_same(Role::Server) {
-            Some(is_same) => Restart { keeps, is_same: is_same && !is_elsewhere, is_known: true },
+            Some(is_same) => Restart { keeps, is_same: is_same && !is_elsewhere, suspected: None },
             None if is_elsewhere => {
                 audit.across_failover(keeps, without);
                 return true;
             }
-            None if has_lost_connections && self.may_restart_unseen() => {
-                Restart { keeps, is_same: false, is_known: false }
+            None if suspected.is_some() && self.may_restart_unseen() => {
+                Restart { keeps, is_same: false, suspected }
             }
             None => return false,
         };

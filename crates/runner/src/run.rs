@@ -449,7 +449,7 @@ impl<'e> Runner<'_, 'e> {
         };
         let trial = match Box::pin(self.trial_on(&mut instance, index, round)).await {
             // that the data was taken away explains whatever failed for want of it
-            Err(failure) => instance.is_still_ours(true).await.and(Err(failure)),
+            Err(failure) => instance.is_marked(true).await.and(Err(failure)),
             done => done,
         };
         // one that failed, or lost a server, has left it
@@ -540,7 +540,7 @@ impl<'e> Runner<'_, 'e> {
         round: u32,
     ) -> Result<TrialResult, Failure> {
         let cell = self.cells[index];
-        instance.is_still_ours(true).await?;
+        instance.is_marked(true).await?;
         self.trials += 1;
         let workload = &self.workloads[cell.workload];
         let data = workload.data();
@@ -606,9 +606,8 @@ impl<'e> Runner<'_, 'e> {
         }
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
-        let has_restarted = instance.has_restarted().await;
-        instance.is_still_ours(has_restarted || may_have_lost(instance, &driven, &evicted)).await?;
-        judge_ends(&mut audit, &trial, instance, &driven, &settings, (&without, forgets));
+        let suspected = suspicion(instance, &driven, &evicted).await?;
+        judge_ends(&mut audit, &trial, (instance, suspected), &driven, &settings, (&without, forgets));
         // data of which something was evicted is of no use to a later trial
         let left = (!instance.judge_evictions(&mut audit, &evicted).await).then_some(reusable).flatten();
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
@@ -760,27 +759,44 @@ impl<'e> Runner<'_, 'e> {
     }
 }
 
-/// Whether members may have lost what they kept for another reason than that somebody took it away: what was done to them, a restart
-/// that they do not tell of, or what they evict.
-fn may_have_lost(instance: &Instance, driven: &Driven, evicted: &Evicted) -> bool {
-    !driven.injected.is_empty()
-        || driven.measurement.reconnects > 0 && instance.may_restart_unseen()
-        || evicted.may_go_on()
+/// Why a server that does not say in which of its lives it is may have restarted unasked: in a cluster, clients may stay connected
+/// to one node while another, which has the data, restarts.
+///
+/// # Errors
+/// A namespace is not the run's any more. A mark that is missing shows that only where nothing else explains it: an end, asked for or
+/// not, or what the server evicts.
+async fn suspicion(
+    instance: &mut Instance,
+    driven: &Driven,
+    evicted: &Evicted,
+) -> Result<Option<&'static str>, Failure> {
+    let has_ended = driven.injected.iter().any(Injected::has_ended);
+    let may_have_lost = instance.has_restarted().await
+        || has_ended
+        || instance.may_restart_unseen()
+        || instance.has_evicted(evicted).await;
+    let is_marked = instance.is_marked(may_have_lost).await?;
+    Ok(if !is_marked && !has_ended {
+        Some("the mark of the run's namespace is missing")
+    } else {
+        let has_lost_connections = driven.measurement.reconnects > 0 && driven.injected.is_empty();
+        has_lost_connections.then_some("clients lost connections")
+    })
 }
 
-/// Takes into account, in an audit, which members had ended while clients were driven. The cell does `without` these guarantees;
-/// `forgets` is whether it does without durability because of a fault that ends a member which promises nothing of what it keeps.
+/// Takes into account, in an audit, which members had ended while clients were driven, or are `suspected` to have. The cell does
+/// `without` these guarantees; `forgets` is whether it does without durability because of a fault that ends a member which promises
+/// nothing of what it keeps.
 fn judge_ends(
     audit: &mut Audit,
     trial: &TrialRun<'_>,
-    instance: &Instance,
+    (instance, suspected): (&Instance, Option<&'static str>),
     driven: &Driven,
     settings: &EffectiveSettings,
     (without, forgets): (&[String], bool),
 ) {
     let keeps = trial.kept_by(Role::Server, settings);
-    let has_lost_connections = driven.measurement.reconnects > 0 && driven.injected.is_empty();
-    if instance.judge_restarts(audit, keeps, without, has_lost_connections) {
+    if instance.judge_restarts(audit, keeps, without, suspected) {
         return;
     }
     if driven.crashed {

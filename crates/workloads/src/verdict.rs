@@ -119,8 +119,8 @@ pub struct Restart {
     pub keeps: EffectiveDurability,
     /// Whether it is known to serve the same data as before.
     pub is_same: bool,
-    /// Whether the restart is known, and not only suspected of a server that does not say in which of its lives it is.
-    pub is_known: bool,
+    /// Why it is only suspected, of a server that does not say in which of its lives it is; none where it is known.
+    pub suspected: Option<&'static str>,
 }
 
 /// The result of comparing the ledger with the store's final state.
@@ -263,9 +263,9 @@ impl Audit {
                 DURABILITY,
                 "the server restarted unasked, and whether power was lost, which this durability level does not survive, is not known",
             ),
-            Restart { is_known: false, .. } => self.doubt(
+            Restart { suspected: Some(why), .. } => self.doubt(
                 DURABILITY,
-                "clients lost connections, and the server, which does not say in which of its lives it is, may have restarted",
+                &format!("{why}, and the server, which does not say in which of its lives it is, may have restarted"),
             ),
             Restart { is_same: false, .. } => self.doubt(
                 DURABILITY,
@@ -449,20 +449,20 @@ mod tests {
             ];
             audit.evidence.insert(OLDEST_LOST.to_owned(), 5);
             let mut torn = audit.clone();
-            audit.across_restart(Restart { keeps, is_same, is_known: true }, none);
+            audit.across_restart(Restart { keeps, is_same, suspected: Option::None }, none);
             assert_eq!((audit.verdict, audit.breaks_promise(none)), (verdict, breaks), "{keeps} {is_same}");
             assert!(audit.evidence.is_empty(), "no crash is known by which a loss could be told");
             let is_told = audit.to_string().contains("3 units are gone that nobody bought");
             assert!(is_told && audit.findings.iter().all(|one| one.count == 0 || one.guarantee != LOCK.name));
             // what no loss explains stays proved
             torn.findings.push(Finding::new("torn", 1, "units", INTEGRITY));
-            torn.across_restart(Restart { keeps, is_same, is_known: true }, none);
+            torn.across_restart(Restart { keeps, is_same, suspected: Option::None }, none);
             assert!(torn.verdict == Verdict::Broken && torn.breaks_promise(none), "{keeps} {is_same}");
             // and what was to be expected without a lock stays the lock's
             let mut unlocked = Audit::unknown("made up");
             unlocked.verdict = Verdict::Broken;
             unlocked.findings = vec![Finding::new("oversold", 10, "units", LOCK).or_loss().within_life(7)];
-            unlocked.across_restart(Restart { keeps, is_same, is_known: true }, &[LOCK.name]);
+            unlocked.across_restart(Restart { keeps, is_same, suspected: Option::None }, &[LOCK.name]);
             assert!(unlocked.verdict == Verdict::Broken && !unlocked.breaks_promise(&[LOCK.name]));
         }
     }
@@ -503,7 +503,7 @@ mod tests {
         held.hold_to(DURABILITY);
         assert!(held.breaks_promise(&without) && !lost().breaks_promise(&without));
         // an unasked restart excuses it all the same
-        let restart = Restart { keeps: EffectiveDurability::None, is_same: true, is_known: true };
+        let restart = Restart { keeps: EffectiveDurability::None, is_same: true, suspected: None };
         held.across_restart(restart, &without);
         assert!(!held.breaks_promise(&without));
     }
@@ -532,7 +532,10 @@ mod tests {
             let mut audit = Audit::unknown("made up");
             audit.verdict = Verdict::Broken;
             audit.findings = vec![Finding::new("lost", 3, "messages", DURABILITY).or_loss()];
-            audit.across_restart(Restart { keeps, is_same: false, is_known: false }, none);
+            audit.across_restart(
+                Restart { keeps, is_same: false, suspected: Some("clients lost connections") },
+                none,
+            );
             assert!(audit.verdict == verdict && !audit.breaks_promise(none), "{keeps}: {audit}");
             assert_eq!(audit.to_string().contains("may have restarted"), verdict == Verdict::Unknown);
         }

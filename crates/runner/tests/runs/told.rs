@@ -53,6 +53,8 @@ pub(crate) struct Told {
     pub(crate) shares: AtomicBool,
     /// Whether it takes connections and never answers.
     pub(crate) hangs: AtomicBool,
+    /// What is said of who made any namespace; none for the truth.
+    pub(crate) owner: Mutex<Option<Owner>>,
     /// The server that all its addresses are of; each opening has one of its own where there is none.
     pub(crate) server: Mutex<Option<Arc<Memory>>>,
     /// In which life that says it is, and the durability level that its settings amount to.
@@ -175,7 +177,11 @@ impl Store for ToldStore {
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
         Box::pin(async move {
             self.told.take(Step::Owner)?;
-            self.memory.owner(namespace).await
+            let said = self.told.owner.lock().unwrap().clone();
+            match said {
+                Some(owner) => Ok(owner),
+                None => self.memory.owner(namespace).await,
+            }
         })
     }
 

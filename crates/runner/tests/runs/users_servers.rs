@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use acidtest_model::{Commands, Durability, Hosting, Role, Span, StoreKind};
 use acidtest_report::{Plan, TrialResult};
-use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Silent};
+use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Silent, remove_leftover};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
 use acidtest_workloads::{DURABILITY, Identity, Owner, Store, Verdict, guarantee::LOCK};
 
@@ -160,4 +160,58 @@ fn a_kill_that_ends_nothing_excuses_no_lock() {
     let (trial, is_broken) = killed_by_command(Durability::None, identity("b", "x"));
     assert!(trial.audit.verdict == Verdict::Broken && !is_broken, "{}", trial.audit);
     assert!(trial.audit.promised.is_empty());
+}
+
+/// Takes the run's mark away before its second trial.
+struct Unmarking {
+    store: &'static Teller,
+    trials: u32,
+}
+
+impl Observer for Unmarking {
+    fn begin(&mut self, _: &str) {
+        self.trials += 1;
+        *self.store.told.owner.lock().unwrap() = (self.trials == 2).then_some(Owner::Nobody);
+    }
+}
+
+/// A mark that is missing on a server that went on shows that somebody has taken the namespace away, whatever is missing in the store
+/// then. Where a server does not say whether it went on, a loss is in doubt.
+#[test]
+fn where_the_mark_is_missing_the_store_is_not_accused() {
+    let run = |life: Option<Identity>| {
+        let kind = StoreKind { name: "served", schemes: &["served"], hosting: Hosting::Program, ..KIND };
+        let store = Teller::of(kind);
+        store.serve(Faults::bug(Bug::DropWrite));
+        *store.told.durability.lock().unwrap() = Some(Durability::Disk);
+        *store.told.identity.lock().unwrap() = life;
+        let (bench, targets) = (Bench::new(), vec![store.at("db.example")]);
+        let mut observer = Unmarking { store, trials: 0 };
+        let finished = bench.run(&plan(2), targets, None, &mut observer, &Interrupt::default());
+        finished.unwrap().result.cells.remove(0)
+    };
+    let cell = run(Some(identity("a", "x")));
+    assert_eq!((cell.trials.len(), cell.trials[0].audit.verdict), (1, Verdict::Broken), "{cell:?}");
+    let said = cell.error.unwrap();
+    assert!(said.contains("was removed, or its mark in it, by somebody else"), "{said}");
+    let cell = run(None);
+    assert_eq!((cell.trials.len(), &cell.error), (2, &None));
+    let audit = &cell.trials[1].audit;
+    assert_eq!(audit.verdict, Verdict::Unknown, "{audit}");
+    assert!(audit.to_string().contains("the mark of the run's namespace is missing"), "{audit}");
+}
+
+/// A namespace that has lost its mark may be another run's: a policy of RabbitMQ drops marks. It is removed only where the lab knows
+/// who made it.
+#[test]
+fn what_has_lost_its_mark_is_removed_only_where_it_was_noted() {
+    let store = Teller::new("served");
+    *store.told.owner.lock().unwrap() = Some(Owner::Empty);
+    let target = store.at("db.example");
+    let address = target.address.clone().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for is_noted in [false, true] {
+        let removed = runtime.block_on(remove_leftover(&target, &address, "acidtest", "run-1", is_noted));
+        assert_eq!((removed.unwrap(), store.told.taken(Step::Remove)), (is_noted, u32::from(is_noted)));
+    }
 }

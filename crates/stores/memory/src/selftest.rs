@@ -280,7 +280,7 @@ impl DrivenTrial {
     /// where the cell does `without` these guarantees. The one keeps nothing over a restart, or need not; the other had all.
     pub fn cross_restart(&mut self, without: &[impl AsRef<str>]) {
         if self.restarted {
-            let restart = Restart { keeps: EffectiveDurability::None, is_same: true, is_known: true };
+            let restart = Restart { keeps: EffectiveDurability::None, is_same: true, suspected: None };
             self.audited.audit.across_restart(restart, without);
         } else if self.failed_over {
             self.audited.audit.across_failover(EffectiveDurability::Disk, without);
