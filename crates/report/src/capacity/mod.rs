@@ -753,9 +753,9 @@ impl Capacity {
         (off(&half) < 0.3).then_some((limit, half))
     }
 
-    /// Whether the store carries this demand (operations a second). It does up to the capacity; it does not from a rate on at which a
-    /// promise was broken, above the whole interval of the rate that 95 % of probes hold, and where no rate meets the objectives.
-    /// None where that is not known.
+    /// Whether the store carries this demand (operations a second): up to the capacity it does. It does not carry one at or above a rate
+    /// at which a promise was broken, or above the whole interval of the rate that 95 % of probes hold; nor any where no rate meets
+    /// the objectives. None where that is not known.
     #[must_use]
     pub fn carries(&self, demand: f64) -> Option<bool> {
         if self.carried.is_some_and(|carried| demand <= carried) {
