@@ -95,7 +95,7 @@ pub(crate) struct Machine {
     others: Option<Others>,
     frequency: Option<Frequency>,
     needs: Option<Needs>,
-    /// The places of data that are to survive the loss of power.
+    /// The places of data on this machine.
     data: Vec<(PathBuf, FileSystem)>,
 }
 
@@ -106,7 +106,7 @@ impl Machine {
         let seconds: Option<f64> = orders.iter().map(|(_, needs)| Some(needs.seconds?.0)).sum();
         let is_long = seconds.is_none_or(|least| least >= WORTH * LOOK.as_secs_f64());
         let most = orders.iter().map(|(_, needs)| *needs).max_by_key(|needs| needs.footprint.memory_bytes);
-        let places: BTreeSet<PathBuf> = orders.iter().flat_map(|(order, _)| synced_places(order)).collect();
+        let places: BTreeSet<PathBuf> = orders.iter().flat_map(|(order, _)| places(order)).collect();
         Self {
             others: if is_long && quiet.is_none() { Others::look().await } else { None },
             frequency: frequency(),
@@ -133,16 +133,17 @@ impl Machine {
     }
 }
 
-/// Where stores on this machine are to keep data that survive the loss of power: the folder of private ones, and the user's own file
-/// of an embedded one.
-fn synced_places(order: &Order) -> impl Iterator<Item = PathBuf> {
-    let synced = order.grid.cells.iter().filter(|cell| cell.durability == Durability::Disk);
-    synced.filter_map(|cell| {
+/// Where stores on this machine keep data: private ones that are to survive the loss of power in the lab's folder, and embedded ones in
+/// the user's own files, at the level that these have.
+fn places(order: &Order) -> impl Iterator<Item = PathBuf> {
+    order.grid.cells.iter().filter_map(|cell| {
         let target = &order.targets[cell.target];
         match (target.kind().hosting, &target.address) {
-            (Hosting::InMemory, _) | (Hosting::Program, Some(_)) => None,
             (Hosting::Embedded, Some(address)) => Some(PathBuf::from(&address.path)),
-            (_, None) => Some(Lab::usual_place()),
+            (Hosting::Embedded | Hosting::Program, None) if cell.durability == Durability::Disk => {
+                Some(Lab::usual_place())
+            }
+            _ => None,
         }
     })
 }
@@ -199,10 +200,13 @@ fn worth_less(at: &Path, on: &FileSystem) -> Option<String> {
     } else {
         return None;
     };
-    let is_private = at == Lab::usual_place();
-    let data = if is_private { "the data".to_owned() } else { at.display().to_string() };
-    let remedy = if is_private { "set ACIDTEST_LAB to a folder on a disk" } else { "give a path on a disk" };
-    Some(format!("{data} will lie {lie} ({kind}), where durability disk means less: {less}; {remedy}"))
+    Some(if at == Lab::usual_place() {
+        format!(
+            "the data will lie {lie} ({kind}), where durability disk means less: {less}; set ACIDTEST_LAB to a folder on a disk"
+        )
+    } else {
+        format!("{} lies {lie} ({kind}): {less}; give a path on a disk", at.display())
+    })
 }
 
 #[cfg(test)]
@@ -287,7 +291,7 @@ mod tests {
                 "{said}"
             );
             assert!(
-                own.starts_with("/dev/shm/shop.db will lie ") && own.ends_with("give a path on a disk"),
+                own.starts_with("/dev/shm/shop.db lies ") && own.ends_with("give a path on a disk"),
                 "{said}"
             );
         }
