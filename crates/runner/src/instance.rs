@@ -251,34 +251,25 @@ impl Instance {
         (&*self.server.store, &mut self.services)
     }
 
-    /// Whether the namespaces on users' servers all bear this run's mark. `may_have_lost` is whether members may have lost the marks
-    /// themselves.
+    /// Whether the run's mark is missing in a namespace on a user's server: then the error that says that somebody has removed it. That
+    /// is so only where nothing else explains it. A server that does not say is not asked again.
     ///
     /// # Errors
-    /// One of them is not the run's any more: another run that was to replace it has other data there, and both write; or
-    /// somebody has removed it, and the store has lost nothing. A server that does not say is not asked again.
-    pub(crate) async fn is_marked(&self, may_have_lost: bool) -> Result<bool, Failure> {
-        let mut is_marked = true;
+    /// Another run has replaced a namespace with its own: other data are in it, and both write there.
+    pub(crate) async fn missing_mark(&self) -> Result<Option<Failure>, Failure> {
+        let mut missing = None;
         for member in self.members().filter(|member| member.note.is_some()) {
-            let taken = match member.mark_there().await {
-                Ok(MarkThere::Another(run)) => format!("was replaced by run {run} with its own"),
-                Ok(MarkThere::None) if !may_have_lost => {
-                    "was removed, or its mark in it, by somebody else".to_owned()
+            match member.mark_there().await {
+                Ok(MarkThere::Another(run)) => {
+                    return Err(member.taken(&format!("was replaced by run {run} with its own")));
                 }
                 Ok(MarkThere::None) => {
-                    is_marked = false;
-                    continue;
+                    missing = Some(member.taken("was removed, or its mark in it, by somebody else"));
                 }
-                Ok(MarkThere::Own) | Err(_) => continue,
-            };
-            return Err(Failure::Store(format!(
-                "namespace \"{}\" at {} {taken}: this trial counts for nothing\n  remedy: run again, and give runs at the same \
-                 time a --namespace each",
-                member.namespace,
-                member.target.shown()
-            )));
+                Ok(MarkThere::Own) | Err(_) => {}
+            }
         }
-        Ok(is_marked)
+        Ok(missing)
     }
 
     /// The address of the service with this role in front of the store.
@@ -605,6 +596,16 @@ impl OpenMember {
         }
         note.clear()?;
         Ok(())
+    }
+
+    /// The error of a trial whose namespace was taken from the run, `how` in words that follow it.
+    fn taken(&self, how: &str) -> Failure {
+        Failure::Store(format!(
+            "namespace \"{}\" at {} {how}: this trial counts for nothing\n  remedy: run again, and give runs at the same \
+             time a --namespace each",
+            self.namespace,
+            self.target.shown()
+        ))
     }
 
     /// The mark that its namespace bears.

@@ -449,7 +449,7 @@ impl<'e> Runner<'_, 'e> {
         };
         let trial = match Box::pin(self.trial_on(&mut instance, index, round)).await {
             // that the data was taken away explains whatever failed for want of it
-            Err(failure) => instance.is_marked(true).await.and(Err(failure)),
+            Err(failure) => instance.missing_mark().await.and(Err(failure)),
             done => done,
         };
         // one that failed, or lost a server, has left it
@@ -540,7 +540,7 @@ impl<'e> Runner<'_, 'e> {
         round: u32,
     ) -> Result<TrialResult, Failure> {
         let cell = self.cells[index];
-        instance.is_marked(true).await?;
+        instance.missing_mark().await?;
         self.trials += 1;
         let workload = &self.workloads[cell.workload];
         let data = workload.data();
@@ -770,18 +770,18 @@ async fn suspicion(
     driven: &Driven,
     evicted: &Evicted,
 ) -> Result<Option<&'static str>, Failure> {
+    let has_restarted = instance.has_restarted().await;
     let has_ended = driven.injected.iter().any(Injected::has_ended);
-    let may_have_lost = instance.has_restarted().await
-        || has_ended
-        || instance.may_restart_unseen()
-        || instance.has_evicted(evicted).await;
-    let is_marked = instance.is_marked(may_have_lost).await?;
-    Ok(if !is_marked && !has_ended {
-        Some("the mark of the run's namespace is missing")
-    } else {
+    let Some(removed) = instance.missing_mark().await? else {
         let has_lost_connections = driven.measurement.reconnects > 0 && driven.injected.is_empty();
-        has_lost_connections.then_some("clients lost connections")
-    })
+        return Ok(has_lost_connections.then_some("clients lost connections"));
+    };
+    let is_explained =
+        has_restarted || has_ended || instance.may_restart_unseen() || instance.has_evicted(evicted).await;
+    if !is_explained {
+        return Err(removed);
+    }
+    Ok((!has_ended).then_some("the mark of the run's namespace is missing"))
 }
 
 /// Takes into account, in an audit, which members had ended while clients were driven, or are `suspected` to have. The cell does

@@ -169,7 +169,7 @@ fn above(limit: &Limit) -> String {
     }
 }
 
-/// Why there is no capacity, and what is known all the same. `failed` is why a probe could not be made.
+/// Why there is no capacity, and what is known nevertheless. `failed` says why a probe could not be made.
 fn none(found: &Capacity, failed: Option<&str>) -> String {
     let why = match &found.limit {
         Limit::Gone { at } if failed.is_some() => {

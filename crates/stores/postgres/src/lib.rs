@@ -399,7 +399,8 @@ async fn server(client: &Client) -> Result<Server, Error> {
 }
 
 /// When it was started; and, where a backend's crash has ended all the others, when it recovered from that, which resets all of
-/// its statistics: somebody may have reset some of them. Before PostgreSQL 15 it does not say the latter. Its data are known by the system's identifier and the timeline, which another one begins that is promoted.
+/// its statistics: somebody may have reset some of them. Before PostgreSQL 15 it does not say the latter. Its data are known by the
+/// system's identifier and the timeline: a standby that is promoted begins another one.
 async fn identity(client: &Client) -> Result<Identity, Error> {
     const SQL: &str = "SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
                                         CASE WHEN current_setting('server_version_num')::int >= 150000
