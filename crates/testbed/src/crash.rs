@@ -67,7 +67,7 @@ pub(crate) struct CrashedTrial {
     pub(crate) audit: Audit,
 }
 
-impl<S: Store + 'static> Opener for Subject<S> {
+impl<S: Store> Opener for Subject<S> {
     fn kind(&self) -> &StoreKind {
         &self.kind
     }
@@ -86,7 +86,7 @@ impl<S: Store + 'static> Opener for Subject<S> {
 
 impl Victim {
     /// Starts the store at this durability level; none if it is left out of the tests.
-    pub(crate) fn start<S: Store + 'static>(subject: &Subject<S>, durability: Durability) -> Option<Self> {
+    pub(crate) fn start<S: Store>(subject: &Subject<S>, durability: Durability) -> Option<Self> {
         if !wanted(subject.kind.program()) {
             return None;
         }

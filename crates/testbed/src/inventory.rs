@@ -44,7 +44,7 @@ fn promising<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
 pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
     for (trial, lock) in (0..).zip(locks(subject)) {
         let (clients, expected) = if lock.promises() { (12, Verdict::Holds) } else { (16, Verdict::Broken) };
-        with_more_time(1500, |millis| {
+        with_more_time(500, |millis| {
             let case = InventoryRun::random(lock, trial);
             case.load(store);
             let measured = case.drive(store, &for_time(millis), clients);
@@ -69,7 +69,7 @@ pub fn replay<S: Store>(subject: &Subject<S>, store: &S) {
     let several = promising(subject).into_iter().map(|lock| (lock, 8));
     let runs = locks(subject).into_iter().map(|lock| (lock, 1)).chain(several);
     for (trial, (lock, clients)) in (0..).zip(runs) {
-        let case = InventoryRun::replay(lock, trial, 3000);
+        let case = InventoryRun::replay(lock, trial, 1200);
         case.load(store);
         let measured = case.drive(store, &to_the_end(), clients);
         let audit = case.audit(store, clients == 1);
@@ -159,7 +159,7 @@ pub fn levels<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effecti
 /// A namespace of each name tells which run made it, holds trials in every lock mode, and is removed with all its
 /// data and nothing else, not even a namespace whose name begins with its own.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
-    let Some(world) = subject.start(Durability::None) else { return };
+    let Some(world) = subject.share() else { return };
     let cases = |namespace: &str| {
         let case = |lock: Lock| InventoryRun::random(lock, 1 + lock as u32).within(namespace);
         locks(subject).into_iter().map(case).collect::<Vec<_>>()
@@ -171,13 +171,16 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
 
 /// A namespace that exists cannot be created again, and stays the run's that made it.
 pub fn occupied<S: Store>(subject: &Subject<S>) {
-    let Some(world) = subject.start(Durability::None) else { return };
+    let Some(world) = subject.share() else { return };
     let store = &world.store;
     for name in NAMES {
         wait(store.create(name, "run 1")).unwrap();
         let again = wait(store.create(name, "run 2")).unwrap_err();
         assert!(matches!(again, StoreError::Occupied { .. }), "not occupied: {again:?}");
         assert_eq!(wait(store.owner(name)).unwrap(), Owner::Run("run 1".to_owned()), "{name}");
+    }
+    for name in NAMES {
+        wait(store.remove(name)).unwrap();
     }
 }
 
@@ -209,7 +212,7 @@ fn few() -> Box<dyn Workload> {
 
 /// Acknowledged operations are there after the server was killed in the middle of a trial, whether it came back
 /// while its clients still tried or after they gave up.
-pub fn kills<S: Store + 'static>(subject: &Subject<S>) {
+pub fn kills<S: Store>(subject: &Subject<S>) {
     let (process, disk) = (Durability::Process, Durability::Disk);
     // alternately back while the clients still try, and only after they gave up
     let synced = promising(subject).into_iter().zip([Back::AtOnce, Back::TooLate].into_iter().cycle());
@@ -222,7 +225,7 @@ pub fn kills<S: Store + 'static>(subject: &Subject<S>) {
 }
 
 /// At durability level none the data are lost with the server, and the audit's verdict is broken.
-pub fn nothing_kept<S: Store + 'static>(subject: &Subject<S>) {
+pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
     let audit = victim.crash(&*few(), Lock::Native, Back::TooLate).audit;
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
@@ -235,7 +238,7 @@ pub fn half_way<S: Store>(subject: &Subject<S>, obstruct: impl Fn(&World<S>, &Pl
     let Some(world) = prepared(subject, Durability::None) else { return };
     let mut trials = 0..;
     for lock in locks(subject) {
-        with_more_time(1000, |millis| {
+        with_more_time(300, |millis| {
             // each attempt is a trial of its own, as an obstruction may outlive its trial
             let case = InventoryRun::random(lock, trials.next().unwrap());
             case.load(&world.store);

@@ -240,7 +240,7 @@ pub fn modes<S: Store>(subject: &Subject<S>, store: &S) {
         if reads && case.lock != Lock::None {
             continue;
         }
-        goes_through(subject, store, &case, (150, 6), |driven| {
+        goes_through(subject, store, &case, (80, 6), |driven| {
             let does = case.workload.does();
             let of_mix = driven.measured.operations.iter().filter(|each| does.contains(&each.name));
             of_mix.into_iter().all(|each| each.count(Outcome::Ok) > 0)
@@ -254,7 +254,7 @@ pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
     let few = Parameters { parcels: 2, scans: 5, eighths: 0.05, ..few("insert") };
     for case in offered(subject, [few], port(store).ids()) {
         let clients = if case.lock.promises() { 12 } else { 16 };
-        goes_through(subject, store, &case, (500, clients), |driven| {
+        goes_through(subject, store, &case, (250, clients), |driven| {
             case.promises() || driven.audit.count("repeated") + driven.audit.count("overwritten") > 0
         });
     }
@@ -271,7 +271,7 @@ pub fn batches<S: Store>(subject: &Subject<S>, store: &S) {
         ..few("insert:3+hash:1+id:1")
     };
     for case in offered(subject, [of(6, 4), of(300, 100)], port(store).ids()) {
-        goes_through(subject, store, &case, (250, 6), |driven| {
+        goes_through(subject, store, &case, (100, 6), |driven| {
             driven.audit.evidence["inserted_scans"] >= case.parameters.insert_batch.into()
         });
     }
@@ -283,7 +283,7 @@ pub fn eighths<S: Store>(subject: &Subject<S>, store: &S) {
     let mut cases = offered(subject, [many], port(store).ids());
     cases.retain(ParcelsRun::promises);
     for case in cases {
-        goes_through(subject, store, &case, (150, 4), |driven| driven.audit.evidence["refused_scans"] > 0);
+        goes_through(subject, store, &case, (80, 4), |driven| driven.audit.evidence["refused_scans"] > 0);
     }
 }
 
@@ -291,7 +291,7 @@ pub fn eighths<S: Store>(subject: &Subject<S>, store: &S) {
 pub fn index_none<S: Store>(subject: &Subject<S>, store: &S) {
     let parameters = Parameters { index: Index::None, ..few("insert:2+hash:1+id:1") };
     for case in offered(subject, [parameters], port(store).ids()) {
-        goes_through(subject, store, &case, (150, 4), |_| true);
+        goes_through(subject, store, &case, (80, 4), |_| true);
     }
 }
 
@@ -321,7 +321,7 @@ pub fn large<S: Store>(subject: &Subject<S>, store: &S) {
 
 /// A namespace of each name holds trials in every lock mode, and is removed with all its data and nothing else.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
-    let Some(world) = subject.start(Durability::None) else { return };
+    let Some(world) = subject.share() else { return };
     let ids = port(&world.store).ids();
     for name in names {
         namespace(subject, &world, name, |namespace| {
@@ -336,16 +336,16 @@ pub const NAMES: [&str; 5] = inventory::NAMES;
 
 /// Acknowledged scans are there after the server was killed in the middle of a trial, whether it came back while its
 /// clients still tried or after they gave up, at the durability levels disk and process if the store offers them.
-pub fn kills<S: Store + 'static>(subject: &Subject<S>) {
+pub fn kills<S: Store>(subject: &Subject<S>) {
     keeps(subject, Repaired::First);
 }
 
 /// The check [`kills`] of a store that repairs its files while it answers.
-pub fn kills_and_repairs<S: Store + 'static>(subject: &Subject<S>) {
+pub fn kills_and_repairs<S: Store>(subject: &Subject<S>) {
     keeps(subject, Repaired::WhileRead);
 }
 
-fn keeps<S: Store + 'static>(subject: &Subject<S>, repaired: Repaired) {
+fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
     let mut killed = 0;
     for durability in [Durability::Disk, Durability::Process] {
         if !subject.kind.durability(durability).is_yes() {
@@ -369,7 +369,7 @@ fn keeps<S: Store + 'static>(subject: &Subject<S>, repaired: Repaired) {
 }
 
 /// At durability level none scans are lost with the server, and the audit's verdict is broken.
-pub fn nothing_kept<S: Store + 'static>(subject: &Subject<S>) {
+pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
     let case = offered(subject, [few("insert")], Ids::Counted).pop().unwrap();
     let audit = victim.crash(&case.workload, case.lock, Back::TooLate).audit;

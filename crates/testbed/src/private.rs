@@ -56,7 +56,7 @@ pub struct Private {
     deployment: Deployment,
     /// Where clients reach it, also after a restart.
     address: Address,
-    _folder: TempDir,
+    lab: TempDir,
 }
 
 impl Private {
@@ -88,7 +88,7 @@ impl Private {
         let deployment = started.unwrap_or_else(|error| panic!("{error}"));
         let address = deployment.member(Role::Server).unwrap().address().clone();
         let address = Address { connect_timeout: CONNECT, ..address };
-        Some(Self { deployment, address, _folder: folder })
+        Some(Self { deployment, address, lab: folder })
     }
 
     fn server(&self) -> &Member {
@@ -132,6 +132,15 @@ impl Private {
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.server().folder()
+    }
+
+    /// The folder of its lab, which goes with it.
+    pub(crate) fn lab(&self) -> &Path {
+        self.lab.path()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.server().pid()
     }
 
     /// Kills the server without letting it shut down, as a crash would.

@@ -25,7 +25,7 @@ use crate::{
     inventory,
     private::CONNECT,
     steps::{self, BACK, prepared},
-    subject::Home,
+    subject::{Home, opened},
     until, wait, with_more_time,
 };
 
@@ -352,7 +352,7 @@ pub const NAMES: [&str; 5] = inventory::NAMES;
 /// A namespace of each name holds queues, and is removed with all of them and nothing else, not even a namespace
 /// whose name begins with its own.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
-    let Some(world) = subject.start(Durability::None) else { return };
+    let Some(world) = subject.share() else { return };
     let store = &world.store;
     let parameters = Parameters { backlog: Some(20), ..offered(subject, [few()]).remove(0).parameters };
     let consumed = |case: &QueueRun| {
@@ -540,12 +540,12 @@ pub fn handed_over<S: Store + QueueAdapter>(subject: &Subject<S>, world: &World<
 
 /// Acknowledged messages are consumed after the server was killed in the middle of a trial and came back, at the
 /// weakest durability level that survives it.
-pub fn kills<S: Store + 'static>(subject: &Subject<S>) {
+pub fn kills<S: Store>(subject: &Subject<S>) {
     survives(subject, &few());
 }
 
 /// The check [`kills`] with these parameters.
-pub fn survives<S: Store + 'static>(subject: &Subject<S>, parameters: &Parameters) {
+pub fn survives<S: Store>(subject: &Subject<S>, parameters: &Parameters) {
     let levels = [Durability::Process, Durability::Disk];
     let durability = levels.into_iter().find(|durability| subject.kind.durability(*durability).is_yes());
     let durability =
@@ -584,7 +584,7 @@ pub fn killed_young<S: Store>(
         // after the restart the server finds only what is in its files now
         let is_young = !noted(&*private, &young.place);
         private.restart();
-        subject.answer(private, Durability::None);
+        opened(private, Durability::None, subject.open);
         if is_young {
             return Some((world, [old, young]));
         }
@@ -595,7 +595,7 @@ pub fn killed_young<S: Store>(
 /// Messages that need not outlive the server's process are lost with it, and the audit counts them: transient
 /// messages, or, in a store without these, all messages at durability none. The settings that are read back say
 /// durability none.
-pub fn nothing_kept<S: Store + 'static>(subject: &Subject<S>) {
+pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
     let publish = |persistent| Parameters { phase: Phase::Publish, persistent, ..few() };
     let case = offered(subject, [publish(false), publish(true)]).remove(0);

@@ -250,7 +250,7 @@ fn goes_through<S: Store>(
 /// are promised hold. Data that were unloaded are gone.
 pub fn mixes<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, MIXES.map(|mix| few(mix, 200))) {
-        goes_through(subject, store, &case, (150, 6), |_| true);
+        goes_through(subject, store, &case, (80, 6), |_| true);
     }
 }
 
@@ -269,7 +269,7 @@ fn contended<S: Store>(subject: &Subject<S>, store: &S, mix: &str) {
     let few = Parameters { keys: Choice::Uniform, ..few(mix, 8) };
     for case in offered(subject, [few]) {
         let clients = if case.lock.promises() { 12 } else { 16 };
-        goes_through(subject, store, &case, (1000, clients), |driven| {
+        goes_through(subject, store, &case, (400, clients), |driven| {
             case.promises() || driven.audit.count("lost_updates") > 0
         });
     }
@@ -289,7 +289,7 @@ pub fn transactions<S: Store>(subject: &Subject<S>, store: &S) {
     });
     for case in offered(subject, all) {
         let count = |driven: &DrivenTrial, outcome| driven.measured.operations[TRANSACTION].count(outcome);
-        let driven = goes_through(subject, store, &case, (250, 6), |driven| count(driven, Outcome::Ok) > 0);
+        let driven = goes_through(subject, store, &case, (100, 6), |driven| count(driven, Outcome::Ok) > 0);
         assert_eq!(count(&driven, Outcome::Refused), 0, "{}: {:?}", case.shown(), driven.audit);
     }
 }
@@ -326,7 +326,7 @@ pub fn reusable<S: Store>(subject: &Subject<S>, store: &S) {
 
 /// A namespace of each name holds trials in every lock mode, and is removed with all its data and nothing else.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
-    let Some(world) = subject.start(Durability::None) else { return };
+    let Some(world) = subject.share() else { return };
     for name in names {
         namespace(subject, &world, name, |namespace| {
             let mixes = ["read:1+update:1+insert:1+scan:1+rmw:1", "read:1+insert:1"].map(|mix| few(mix, 50));
@@ -340,17 +340,17 @@ pub const NAMES: [&str; 5] = inventory::NAMES;
 
 /// Acknowledged operations are there after the server was killed in the middle of a trial, whether it came back while
 /// its clients still tried or after they gave up, at the durability levels disk and process if the store offers them.
-pub fn kills<S: Store + 'static>(subject: &Subject<S>) {
+pub fn kills<S: Store>(subject: &Subject<S>) {
     keeps(subject, Repaired::First);
 }
 
 /// The check [`kills`] of a store that repairs its files while it answers: until it is done, a read may miss records
 /// that are there. In the end none is missing.
-pub fn kills_and_repairs<S: Store + 'static>(subject: &Subject<S>) {
+pub fn kills_and_repairs<S: Store>(subject: &Subject<S>) {
     keeps(subject, Repaired::WhileRead);
 }
 
-fn keeps<S: Store + 'static>(subject: &Subject<S>, repaired: Repaired) {
+fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
     let mut killed = 0;
     for durability in [Durability::Disk, Durability::Process] {
         if !subject.kind.durability(durability).is_yes() {
@@ -375,7 +375,7 @@ fn keeps<S: Store + 'static>(subject: &Subject<S>, repaired: Repaired) {
 
 /// Transactions of several operations are there as a whole or not at all after the server was killed in the middle
 /// of a trial and came back, in each lock mode that promises guarantees.
-pub fn kills_transactions<S: Store + 'static>(subject: &Subject<S>) {
+pub fn kills_transactions<S: Store>(subject: &Subject<S>) {
     let Some(mut victim) = Victim::start(subject, Durability::Disk) else { return };
     for case in writing(subject) {
         let workload = Records::new(Parameters { transaction: 4, ..case.parameters }).unwrap();
@@ -384,7 +384,7 @@ pub fn kills_transactions<S: Store + 'static>(subject: &Subject<S>) {
 }
 
 /// At durability level none the data are lost with the server, and the audit's verdict is broken.
-pub fn nothing_kept<S: Store + 'static>(subject: &Subject<S>) {
+pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
     let case = writing(subject).remove(0);
     let audit = victim.crash(&case.workload, case.lock, Back::TooLate).audit;

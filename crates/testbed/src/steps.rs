@@ -69,16 +69,18 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Waits until `so` returns true, looking every 2 ms.
+/// Waits until `so` returns true, looking after 2 ms and then less and less often, up to 20 times a second: to look may
+/// take a process.
 ///
 /// # Panics
 /// With `what` in the message, if that takes longer than `most`.
 #[track_caller]
 pub fn until(what: impl Display, most: Duration, mut so: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let (start, mut pause) = (Instant::now(), Duration::from_millis(2));
     while !so() {
         assert!(start.elapsed() < most, "{what}: not within {most:?}");
-        thread::sleep(Duration::from_millis(2));
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 

@@ -5,10 +5,10 @@ use acidtest_model::{Address, CellRequest, Durability, Hosting, Secret, StoreErr
 use acidtest_workloads::Store;
 use tempfile::TempDir;
 
-use crate::{NAMESPACE, Private, wait};
+use crate::{NAMESPACE, Private, Shared, wait};
 
 /// Opens a store. An embedded store is opened at the durability level; a server was started at it already.
-type OpenStore<S> = for<'a> fn(&'a Address, Durability) -> Task<'a, Result<S, StoreError>>;
+pub(crate) type OpenStore<S> = for<'a> fn(&'a Address, Durability) -> Task<'a, Result<S, StoreError>>;
 
 /// A check that needs a namespace of its own and does not restart the store's server.
 pub type Check<S> = fn(&Subject<S>, &S);
@@ -33,8 +33,8 @@ pub enum AfterRemoval {
     Empty,
 }
 
-/// A store that was opened on a private server or on a file of its own. Dropping it ends the server and removes all
-/// files.
+/// A store that was opened on a private server or on a file of its own. Dropping it ends the server, unless other tests
+/// share it, and removes all files.
 #[derive(Debug)]
 pub struct World<S> {
     /// The store that was opened.
@@ -45,6 +45,7 @@ pub struct World<S> {
 #[derive(Debug)]
 pub(crate) enum Home {
     Server(Box<Private>),
+    Shared(Shared),
     File { address: Address, _folder: TempDir },
 }
 
@@ -65,16 +66,32 @@ impl<S: Store> Subject<S> {
             }
         };
         let store = match &mut home {
-            Home::Server(private) => self.answer(private, durability),
-            Home::File { address, .. } => wait((self.open)(address, durability)).unwrap(),
+            Home::Server(private) => opened(private, durability, self.open),
+            Home::Shared(_) | Home::File { .. } => wait((self.open)(home.address(), durability)).unwrap(),
         };
         Some(World { store, home })
     }
 
-    /// Runs checks on the store, one after the other on one server, at its weakest durability level. Returns early if
-    /// the store is left out of the tests.
+    /// Opens the store at its weakest durability level on a server that the tests of this program share, one at a time;
+    /// an embedded store on a file of its own. For tests that neither end the server nor change its settings, and remove
+    /// what they made. None if the store is left out of the tests.
+    #[must_use]
+    pub fn share(&self) -> Option<World<S>> {
+        if self.kind.hosting != Hosting::Program {
+            return self.start(Durability::None);
+        }
+        let (open, durability) = (self.open, self.durability(Durability::None));
+        let server = Shared::wait(self.kind.program(), durability, async move |address| {
+            open(address, durability).await
+        })?;
+        let store = wait(open(server.address(), durability)).unwrap();
+        Some(World { store, home: Home::Shared(server) })
+    }
+
+    /// Runs checks on the store, one after the other, at its weakest durability level, on a server that other tests share.
+    /// Returns early if the store is left out of the tests.
     pub fn passes(&self, checks: &[Check<S>]) {
-        let Some(world) = self.start(Durability::None) else { return };
+        let Some(world) = self.share() else { return };
         for check in checks {
             wait(world.store.create(NAMESPACE, "run 1")).unwrap();
             check(self, &world.store);
@@ -107,11 +124,6 @@ impl<S: Store> Subject<S> {
         levels.find(|durability| self.kind.durability(*durability).is_yes()).unwrap_or(wanted)
     }
 
-    /// Opens the store on a server, waiting until the server answers.
-    pub(crate) fn answer(&self, private: &mut Private, durability: Durability) -> S {
-        private.open(async |address| (self.open)(address, durability).await)
-    }
-
     /// Asserts that the store cannot be opened at an address, and that the error has the address, these words and a
     /// remedy, but not the password.
     #[track_caller]
@@ -132,27 +144,39 @@ impl<S: Store> Subject<S> {
     }
 }
 
+impl Home {
+    fn address(&self) -> &Address {
+        match self {
+            Self::Server(private) => private.address(),
+            Self::Shared(server) => server.address(),
+            Self::File { address, .. } => address,
+        }
+    }
+}
+
 impl<S> World<S> {
     /// The address of the store.
     #[must_use]
     pub fn address(&self) -> &Address {
-        match &self.home {
-            Home::Server(private) => private.address(),
-            Home::File { address, .. } => address,
-        }
+        self.home.address()
     }
 
     /// The store's private server.
     ///
     /// # Panics
-    /// If the store is embedded and so has none.
+    /// If the store is embedded and so has none, or shares one.
     #[must_use]
     pub fn private(&self) -> &Private {
         match &self.home {
             Home::Server(private) => private,
-            Home::File { address, .. } => panic!("{address} has no server"),
+            Home::Shared(_) | Home::File { .. } => panic!("{} is no server of its own", self.address()),
         }
     }
+}
+
+/// Opens a store on a server, waiting until the server answers.
+pub(crate) fn opened<S>(private: &mut Private, durability: Durability, open: OpenStore<S>) -> S {
+    private.open(async |address| open(address, durability).await)
 }
 
 /// The address with this user and password; without one, any password in it is left out.

@@ -75,7 +75,7 @@ pub struct Evictions {
 }
 
 /// A store that was opened at an address, with the untimed operations around a trial.
-pub trait Store: Send + Sync {
+pub trait Store: Send + Sync + 'static {
     /// The store's version and settings, read back from the server.
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>>;
 

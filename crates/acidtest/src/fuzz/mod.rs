@@ -343,12 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_some_plans_judges_them_and_says_what_it_could_not_judge() {
-        let report = run(90, 3, |_| ()).unwrap();
-        let failed = report.failure.map(|broken| broken.wrong.to_string());
-        assert_eq!(failed, None);
-        assert_eq!(report.tally.too_little(), None);
-        // a tally that has seen nothing says so
+    fn what_has_seen_nothing_says_so() {
         assert!(Tally::new(&bugs()).too_little().is_some());
     }
 }

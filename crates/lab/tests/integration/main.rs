@@ -1,0 +1,6 @@
+//! Private servers: how they live and die, and what is kept of them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod garbled;
+mod servers;

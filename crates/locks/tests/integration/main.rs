@@ -1,0 +1,9 @@
+//! The lock service and its audit.
+
+#![allow(unreachable_pub, reason = "a program of tests has no users")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+mod planted_bugs;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod services;

@@ -1,0 +1,10 @@
+//! Every planted bug is caught, and a correct store raises no alarm.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+mod planted_bugs;
+mod planted_kills;
+mod planted_parcels;
+mod planted_queue;
+mod planted_records;

@@ -1,0 +1,10 @@
+//! SQLite, on files of the tests' own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+mod inventory;
+mod join;
+mod parcels;
+mod queue;
+mod records;
