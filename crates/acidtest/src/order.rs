@@ -214,7 +214,7 @@ fn lock_service(
 
 /// The rest of an interrupted run: its plan, checked again, and the result so far.
 pub(crate) fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
-    let mut begun = output::load_begun(file)?;
+    let mut begun = output::load(file)?;
     if run.grid.commands.given() != begun.plan.commands {
         // a result file may come from anywhere: what it says is not run
         return Err(no_going_on(
@@ -280,8 +280,8 @@ pub(crate) fn going_on(
     }
     for (cell, then) in grid.cells.iter_mut().zip(&begun.cells) {
         // with others than the trials had that there are, the mean over all would be of neither
-        if !then.trials.is_empty() {
-            cell.threads = begun.client_threads(then);
+        if let (Some(threads), false) = (then.threads, then.trials.is_empty()) {
+            cell.threads = threads;
         }
     }
     let lock_service = lock_service(&begun.plan, &grid, &targets, find).map_err(of_file)?;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{CELLS, FORMAT, RunResult, StoredResult, Style, TRIALS, count, render};
+use acidtest_report::{CELLS, RunResult, Style, TRIALS, count, render};
 use acidtest_runner::Failure;
 
 use crate::{args::Format, files};
@@ -165,31 +165,11 @@ pub(crate) fn say_as_it_is(text: &str) {
 /// Length of the longest result that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// Reads a result file of this format or an earlier one.
+/// Reads a result file.
 pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
-    Ok(read(path)?.result)
-}
-
-/// Reads the result file of an interrupted run that is to go on. An earlier format is refused: the format is raised
-/// where figures get another meaning, and trials of an earlier one would be compared with new trials as if they had
-/// the same.
-pub(crate) fn load_begun(path: &Path) -> Result<RunResult, Failure> {
-    let StoredResult { format, result } = read(path)?;
-    if format != FORMAT {
-        return Err(Failure::Usage(format!(
-            "cannot go on with {}: its format is {format} and this acidtest writes {FORMAT}, so that figures of two \
-             kinds would stand side by side\n  remedy: use the acidtest that began it, or begin a new run",
-            path.display()
-        )));
-    }
-    Ok(result)
-}
-
-fn read(path: &Path) -> Result<StoredResult, Failure> {
     let unusable = |why: String| Failure::Usage(format!("cannot read the result {}: {why}", path.display()));
     let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
-    let read = acidtest_report::read(&text).map_err(|error| unusable(error.to_string()))?;
-    let result = &read.result;
+    let result = acidtest_report::read(&text).map_err(|error| unusable(error.to_string()))?;
     let trials = result.cells.iter().map(|cell| cell.trials.len()).max().unwrap_or(0);
     if result.cells.len() > CELLS || trials > TRIALS as usize {
         return Err(unusable(format!(
@@ -199,7 +179,7 @@ fn read(path: &Path) -> Result<StoredResult, Failure> {
             count(CELLS as u64),
         )));
     }
-    Ok(read)
+    Ok(result)
 }
 
 /// A word as a shell takes it for one.

@@ -46,7 +46,6 @@ pub struct Tls {
     pub certificate: Option<OwnCertificate>,
     /// Whether the login must be bound to this very connection (`channel_binding=require` of PostgreSQL): whoever stands in
     /// between cannot log in with it. Otherwise it is where the server can.
-    #[serde(default)]
     pub binds: bool,
 }
 

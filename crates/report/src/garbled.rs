@@ -11,11 +11,9 @@ use crate::{
     CapacityPlan, NamedResult, RunResult, Style,
     compare::{Choice, Condition, Selector, Side, compare},
     csv, markdown, page, render, sample,
-    upgrade::{kept, upgraded},
 };
 
-/// Results as this program writes them (a grid, a sweep of clients, trials enough for a bootstrap, a queue's and a search's),
-/// and results that earlier programs wrote.
+/// A grid, a sweep of clients, trials enough for a bootstrap, a queue's result and a search's.
 static RESULTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let few = sample::Grid { trials: 2, seconds: 2, ..sample::Grid::default() };
     let sweep = sample::Grid { locks: &[Lock::Native], clients: &[1, 4, 8], trials: 1, seconds: 1, ..few };
@@ -34,19 +32,12 @@ static RESULTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     }
     search.find_capacities().unwrap();
     let written = [few.result(), sweep.result(), many.result(), queue, search];
-    let written = written.map(|result| serde_json::to_value(result).unwrap());
-    let kept = kept().into_iter().map(|(_, text)| serde_json::from_str(&text).unwrap());
-    written.into_iter().chain(kept).collect()
+    written.into_iter().map(|result| serde_json::to_value(result).unwrap()).collect()
 });
-
-/// Reads a value as a result of any format; none if it is no result.
-fn result(value: Value) -> Option<RunResult> {
-    serde_json::from_value(upgraded(value).ok()?).ok()
-}
 
 /// Shows a result in every way that the crate has.
 fn show(value: Value) {
-    let Some(mut result) = result(value) else { return };
+    let Ok(mut result) = serde_json::from_value::<RunResult>(value) else { return };
     // what a search found is shown as the file says, and as its trials say
     let _ = if result.plan.capacity.is_some() { result.clone().find_capacities() } else { result.price() };
     let _ = result.cells.iter().map(|cell| result.next_probe(cell)).collect::<Vec<_>>();
@@ -179,27 +170,6 @@ proptest! {
         }
         show(value);
     }
-}
-
-/// Replaces every value of an earlier format's result in turn by one of each other kind.
-#[test]
-fn whatever_an_earlier_result_says_it_is_made_a_later_one_or_refused() {
-    let mut sound: Value = RESULTS.iter().find(|result| result["format"] == 1).unwrap().clone();
-    trials(&mut sound).for_each(|trial| trial["series"] = json!([]));
-    let mut all = Vec::new();
-    places(&sound, "", &mut all);
-    let (mut read, mut refused) = (0, 0);
-    for place in &all {
-        for other in [json!(null), json!(true), json!(-1), json!("x"), json!([[]]), json!({"a": {}})] {
-            let mut value = sound.clone();
-            *value.pointer_mut(place).unwrap() = other;
-            match result(value) {
-                Some(_) => read += 1,
-                None => refused += 1,
-            }
-        }
-    }
-    assert!(read > 0 && refused > 0, "{read} read, {refused} refused");
 }
 
 /// Sets every number in one member of all trials to the largest there is, one member after the other.

@@ -24,6 +24,7 @@ mod notes;
 mod page;
 mod plan;
 mod price;
+mod read;
 mod result;
 #[cfg(test)]
 mod sample;
@@ -35,7 +36,6 @@ mod steadiness;
 mod table;
 mod tables;
 mod terminal;
-mod upgrade;
 mod waiting;
 
 pub use acidtest_model::count;
@@ -53,6 +53,7 @@ pub use notes::OTHERS;
 pub use page::{NamedResult, STYLE, findings, page};
 pub use plan::{ArrivalKind, CELLS, CapacityPlan, Plan, RefusedKind, TRIALS};
 pub use price::Price;
+pub use read::{UnreadableResult, read};
 pub use result::{
     ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, InjectionFigures,
     OperationFigures, RestartFigures, RunResult, SecondFigures, SpanFigures, StopFigures, TrialFacts,
@@ -64,7 +65,6 @@ pub use statistics::{ENOUGH, Mean, Method, Ratio};
 pub use steadiness::{Drift, SHORTEST, Steadiness};
 pub use table::{Entry, Style, Table, Tone, Worth, wrapped};
 pub use terminal::render;
-pub use upgrade::{StoredResult, UnreadableResult, read};
 
 /// Each value once, in the order in which they first occur.
 #[must_use]

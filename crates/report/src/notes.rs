@@ -508,11 +508,11 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
 fn limit_of_the_bench(cell: &CellResult, result: &RunResult) -> Option<String> {
     let client = cell.mean(|trial| trial.resources.client.cpu_mean);
     let share = result.harness.nanoseconds_per_operation * cell.throughput() / 1e9;
-    let (cores, usable) = (f64::from(result.client_cores()), f64::from(result.cores_for(cell)));
+    let (cores, usable) = (f64::from(result.harness.cores), f64::from(result.cores_for(cell)));
     // threads that are busy leave the store its time as long as they do not have all cores
     if !cell.is_within_clients() && client > (0.85 * cores).min(0.95 * usable) {
-        let remedy = match result.client_threads(cell) {
-            threads if threads >= result.client_cores() => "a machine with more cores",
+        let remedy = match cell.threads.unwrap_or(cell.clients) {
+            threads if threads >= result.harness.cores => "a machine with more cores",
             threads if threads >= cell.clients => "more clients",
             _ => "more --threads",
         };
@@ -693,10 +693,6 @@ fn injection(injected: &InjectionFigures) -> String {
             Some(from) => format!("from {from:.2} s on nobody was served again within the run"),
             None => "nobody was served again within the run".to_owned(),
         },
-        // an older acidtest looked up to the next fault
-        (Some(_), Some(outage)) if outage < SEEN && injected.overtaken => {
-            "for how long nobody was served is said of that one".to_owned()
-        }
         (Some(_), Some(outage)) if outage < SEEN => {
             format!("somebody was served all the time, or again within {:.0} ms", SEEN * 1e3)
         }
@@ -930,7 +926,6 @@ pub(crate) fn harness(result: &RunResult) -> String {
     if result.harness.operations == 0 {
         return "the bench itself: too few operations for a figure.".to_owned();
     }
-    let unit = result.harness.unit.as_ref().map_or("an operation".to_owned(), |unit| format!("for {unit}"));
     let varies = result.cells.windows(2).any(|two| two[0].headline != two[1].headline);
     let spread = result.harness.windows.map_or_else(String::new, |windows| {
         let (least, most) = (nanoseconds(windows.least_nanoseconds), nanoseconds(windows.most_nanoseconds));
@@ -938,9 +933,10 @@ pub(crate) fn harness(result: &RunResult) -> String {
         format!("{least} to {most} in {} windows, {choice}", count(windows.count))
     });
     format!(
-        "the bench itself: {} of one core {unit} ({spread}on a store that does nothing), {:.2} % of a core at \
+        "the bench itself: {} of one core for {} ({spread}on a store that does nothing), {:.2} % of a core at \
          the fastest {}'s rate.",
         nanoseconds(cost),
+        result.harness.unit,
         cost * fastest / 1e9 * 100.0,
         if searched { "probe" } else { "cell" }
     )
@@ -1122,7 +1118,7 @@ mod tests {
         assert!(said(&result).contains("what was kept is not known"));
     }
 
-    /// A kill that another one overtakes has its outage, too; an older acidtest looked for it up to the next one.
+    /// A kill that another one overtakes has its outage, too.
     #[test]
     fn a_kill_that_another_one_overtakes_is_not_said_to_have_stopped_nobody() {
         let told = |until: f64| {
@@ -1133,9 +1129,9 @@ mod tests {
             });
             injection(&serde_json::from_value(kill).unwrap())
         };
-        let overtaken = "kill at 3.25 s: the next fault came before it answered again";
-        assert_eq!(told(4.0), format!("{overtaken}; nobody was served for 0.76 s"));
-        assert_eq!(told(3.26), format!("{overtaken}; for how long nobody was served is said of that one"));
+        let said =
+            "kill at 3.25 s: the next fault came before it answered again; nobody was served for 0.76 s";
+        assert_eq!(told(4.0), said);
     }
 
     /// A life that nobody asked for is told as what is known of it, and what was lost then as no broken promise.

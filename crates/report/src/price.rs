@@ -135,7 +135,6 @@ pub struct Price {
     /// The guarantee's name.
     pub guarantee: String,
     /// The cell's value of the guarantee; of a composed guarantee, the values that differ from the baseline.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub of: String,
     /// The baseline's value of the guarantee (`none`, `default`, `1`).
     pub against: String,
@@ -282,15 +281,6 @@ impl RunResult {
             .collect();
         for (cell, prices) in self.cells.iter_mut().zip(prices) {
             cell.prices = prices;
-        }
-    }
-
-    /// Makes the prices of an older search those of a new one: where one side had no even odds to compare, the capacity of the one
-    /// was held against the even odds of the other.
-    pub(crate) fn restore_prices_of_capacities(&mut self) {
-        let mut prices = self.cells.iter().flat_map(|cell| &cell.prices);
-        if self.plan.capacity.is_some() && prices.any(|price| price.throughput.interval.is_none()) {
-            self.price_capacities();
         }
     }
 

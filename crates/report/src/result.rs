@@ -14,8 +14,7 @@ use crate::{
     figure::total, latency::is_enough, steadiness::thinned,
 };
 
-/// The version of the result format: raised when a reader of the last one would misread the next, together with a
-/// step that turns a result of the last version into one of the next.
+/// The version of the result format: raised when a reader of the last one would misread the next. No other one is read.
 pub const FORMAT: u32 = 3;
 
 /// The JSON Schema of [`RunResult`], made from its types.
@@ -60,13 +59,11 @@ pub struct Harness {
     pub nanoseconds_per_operation: f64,
     /// Number of operations that the cost was measured on.
     pub operations: u64,
-    /// Number of cores that the clients could use; none in results that do not say so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cores: Option<u32>,
-    /// The operation that the cost is of, in the workload's words; none in results that do not say so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
-    /// The spread of the cost over the windows; none in earlier results, and where there were too few operations.
+    /// Number of cores that the clients could use.
+    pub cores: u32,
+    /// The operation that the cost is of, in the workload's words.
+    pub unit: String,
+    /// The spread of the cost over the windows; none where there were too few operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
 }
@@ -102,7 +99,6 @@ pub struct CellResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_round_trip_ns: Option<f64>,
     /// Whether the workload decides anything from what it read, so that there is something to protect by a lock.
-    #[serde(default = "yes")]
     pub decides: bool,
     /// Names of the guarantees that the cell does without: a finding that only they prevent breaks no promise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -117,8 +113,7 @@ pub struct CellResult {
     pub faults: Faults,
     /// Number of clients.
     pub clients: u32,
-    /// Number of threads that drove its clients, over all processes; none before its first trial, and in earlier results: there it
-    /// was the plan's or, without one, one for each core, and one for each client of a store that held its client's thread.
+    /// Number of threads that drove its clients, over all processes; none before its first trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// Number of clients that the rate is for, where it is not for all: the others take work as it comes.
@@ -136,31 +131,18 @@ pub struct CellResult {
     /// was made in its place.
     pub trials: Vec<TrialResult>,
     /// Throughput over the trials: acknowledged operations a second. Computed when the run ends.
-    #[serde(default)]
     pub mean: Option<Mean>,
     /// The number of independent seconds that the trials' seconds are worth, and their drift; none where the measured
     /// part is too short for that. Computed when the run ends.
-    #[serde(default)]
     pub steadiness: Option<Steadiness>,
     /// What a search found on the cell; none where there was none. Computed after each of its probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
     /// The prices of the cell's guarantees, where the grid has the same cell without them. Computed when the run
     /// ends. Those of a search are ratios of capacities.
-    #[serde(default)]
     pub prices: Vec<Price>,
     /// The reason why trials are missing; none if all were run.
     pub error: Option<String>,
-}
-
-/// The default of `decides`: results that do not say so are of workloads that decide.
-fn yes() -> bool {
-    true
-}
-
-/// The default of `session`: results that name no session have one.
-fn first() -> u32 {
-    1
 }
 
 /// The round and the session of a trial. Trials of different cells that have both in common ran shortly after one
@@ -176,23 +158,19 @@ pub(crate) struct Turn {
 pub struct TrialResult {
     /// The round of the run that the trial belongs to, from 1.
     pub round: u32,
-    /// The session of the run, from 1: each `--resume` begins another, perhaps hours later. Results that do not say
-    /// so have one.
-    #[serde(default = "first")]
+    /// The session of the run, from 1: each `--resume` begins another, perhaps hours later.
     pub session: u32,
     /// Offered operations a second of a search's probe; none where the trial has the rate of its cell, and in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// The origin of the trial's data.
     pub data: DataFigures,
-    /// How long the trial took in all, with what came before and after the measured part, in seconds; none in an older result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub took_seconds: Option<f64>,
+    /// How long the trial took in all, with what came before and after the measured part, in seconds.
+    pub took_seconds: f64,
     /// Length of the measured part, in seconds.
     pub seconds: f64,
     /// Seconds of the measured part in which somebody was served: without the longest outage of each fault and of each
-    /// restart that nobody asked for; on a schedule all of them. None where there were no such events. Missing in older results, whose rates left
-    /// outages out; they are read as rates of the whole measured part.
+    /// restart that nobody asked for; on a schedule all of them. None where there were no such events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served_seconds: Option<f64>,
     /// Acknowledged operations a second of the whole measured part, outages included, of all kinds that `counted` names;
@@ -224,7 +202,7 @@ pub struct TrialResult {
     /// Number of connections that were opened in place of retired ones.
     pub reconnects: u64,
     /// How long opening a connection took before the clients came, login included, in nanoseconds: the median of 15, one after
-    /// the other. None for a store without connections, or an older acidtest.
+    /// the other. None for a store without connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect_ns: Option<f64>,
     /// How often each fault occurred, by the store's words.
@@ -288,23 +266,18 @@ pub struct InjectionFigures {
     pub back_seconds: Option<f64>,
     /// When the member first answered after that; none if it never did.
     pub answered_seconds: Option<f64>,
-    /// How many operations had been acknowledged before it; none if the trial ended before, or an older acidtest did
-    /// not count them.
-    #[serde(default)]
+    /// How many operations had been acknowledged before it; none if the trial ended before.
     pub acknowledged: Option<u64>,
     /// How many acknowledged messages of a queue had not been consumed when the store's own server was ended: a crash with
-    /// none of them says nothing of what the store keeps. None for other workloads and faults, or if an older acidtest did
-    /// not count them.
+    /// none of them says nothing of what the store keeps. None for other workloads and faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outstanding: Option<u64>,
     /// How many operations ended with their connection since it, up to the next fault: those that it interrupted. None if
-    /// an older acidtest did not count them, or there were none because clients talk to another member, in front of it, or it was
-    /// a gateway with a queue of its own, which was killed between two requests.
-    #[serde(default)]
+    /// there were none because clients talk to another member, in front of it, or it was a gateway with a queue of its own, which
+    /// was killed between two requests.
     pub interrupted: Option<u64>,
     /// Whether it was a crash that tested the durability level of the cell: it killed the member whose level that is, after
-    /// changes had been acknowledged that no end of its processes had tested before, and interrupted operations. An older
-    /// acidtest did not say so.
+    /// changes had been acknowledged that no end of its processes had tested before, and interrupted operations.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub crash: bool,
     /// Whether the member was in the same life afterwards, so that the command that was to end it has not.
@@ -315,11 +288,9 @@ pub struct InjectionFigures {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub another_server: bool,
     /// The longest time in which nobody was served since it, up to the next fault or restart, or that this fell into: its
-    /// beginning; none if an older acidtest did not look.
-    #[serde(default)]
+    /// beginning; none if it was not looked at long enough.
     pub unserved_from_seconds: Option<f64>,
     /// Its end; none if nobody was served again within the measured part.
-    #[serde(default)]
     pub unserved_until_seconds: Option<f64>,
     /// Whether there was nothing to do it to, because the member was down, or about to stop, already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -365,14 +336,11 @@ pub struct OperationFigures {
     pub retries: u64,
     /// Time of acknowledged operations before their last attempt that went to attempts lost against another client,
     /// with the waits after them; in nanoseconds, summed over all clients.
-    #[serde(default)]
     pub conflict_ns: u64,
     /// The same for attempts that the store refused.
-    #[serde(default)]
     pub refusal_ns: u64,
     /// Time in which acknowledged operations waited for locks that other clients held, in nanoseconds, summed over
     /// all clients; only where the lock is not the server's own, so that the client waits for it.
-    #[serde(default)]
     pub lock_wait_ns: u64,
     /// Service time: from sending to the answer, over all attempts, by outcome (ok, refused, conflict, failed,
     /// unknown). Its counts are the operations with that outcome.
@@ -502,7 +470,7 @@ impl TrialResult {
             rate: about.rate,
             data: about.data,
             remarks: about.remarks,
-            took_seconds: None,
+            took_seconds: measurement.window.as_secs_f64(),
             seconds: measurement.window.as_secs_f64(),
             served_seconds: None,
             throughput: measurement
@@ -701,26 +669,9 @@ impl OperationFigures {
 }
 
 impl RunResult {
-    /// Number of cores that the clients could use.
-    pub(crate) fn client_cores(&self) -> u32 {
-        self.harness.cores.unwrap_or_else(|| u32::try_from(self.machine.cores).unwrap_or(u32::MAX))
-    }
-
-    /// Number of threads that drove a cell's clients, over all processes. Where the result does not say so, it is what it was
-    /// before results did.
-    #[must_use]
-    pub fn client_threads(&self, cell: &CellResult) -> u32 {
-        let unsaid = || match self.plan.threads {
-            _ if cell.is_within_clients() => cell.clients,
-            Some(threads) => threads.max(self.plan.client_processes().unwrap_or(1)),
-            None => self.client_cores(),
-        };
-        cell.threads.unwrap_or_else(unsaid).min(cell.clients)
-    }
-
     /// Number of cores that a cell's clients could use by their threads.
     pub(crate) fn cores_for(&self, cell: &CellResult) -> u32 {
-        self.client_threads(cell).min(self.client_cores())
+        cell.threads.unwrap_or(cell.clients).min(self.harness.cores)
     }
 
     /// Number of rounds that an interruption divided between two sessions: their trials ran hours apart and are not

@@ -4,8 +4,7 @@
 //! and the law over clients rest on, so that they do not depend on how long an outage is beside `--duration`.
 
 use crate::{
-    CellResult, InjectionFigures, Mean, RestartFigures, RunResult, TrialResult, UnreadableHistogram,
-    figure::total, result::SEEN,
+    CellResult, InjectionFigures, Mean, RestartFigures, RunResult, TrialResult, figure::total, result::SEEN,
 };
 
 /// The share of the measured part in which somebody must have been served, at least, so that a trial is priced: with less,
@@ -124,19 +123,6 @@ impl TrialResult {
         let mut ends = answers.chain(self.outages().map(|(_, until)| until));
         ends.try_fold(0.0, |over: f64, end| Some(over.max(end?)))
     }
-
-    /// Restores the rates of a trial that does not say how long somebody was served: it left outages out, unless these were more
-    /// than half of the measured part, or the load was an open loop.
-    fn restore_rates(&mut self, is_scheduled: bool) {
-        let (injections, restarts) =
-            (std::mem::take(&mut self.injections), std::mem::take(&mut self.restarts));
-        self.note_outages(injections, restarts, is_scheduled);
-        let share = self.share_served();
-        if share >= 0.5 {
-            self.throughput *= share;
-            self.operations.iter_mut().for_each(|operation| operation.ok_per_second *= share);
-        }
-    }
 }
 
 impl CellResult {
@@ -164,21 +150,6 @@ impl CellResult {
 }
 
 impl RunResult {
-    /// Makes the rates and prices of an older result those of a new one.
-    pub(crate) fn restore_rates(&mut self) -> Result<(), UnreadableHistogram> {
-        let is_old = |trial: &TrialResult| trial.served_seconds.is_none() && !trial.injections.is_empty();
-        if !self.cells.iter().flat_map(|cell| &cell.trials).any(is_old) {
-            return Ok(());
-        }
-        for cell in &mut self.cells {
-            // clients of the workload logs come by a schedule, too
-            let is_scheduled = cell.rate.is_some() || self.plan.workload == "logs";
-            let old = cell.trials.iter_mut().filter(|trial| is_old(trial));
-            old.for_each(|trial| trial.restore_rates(is_scheduled));
-        }
-        self.price()
-    }
-
     /// Whether a trial of the run had a fault, or a restart that nobody asked for.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.cells.iter().flat_map(|cell| &cell.trials).any(|trial| trial.served_seconds.is_some())
@@ -313,34 +284,5 @@ mod tests {
         assert_eq!(with.rates_after_faults(&without), Some((60.0, 80.0)));
         with.note_outages(vec![kill(3.0, Some(3.0), None)], Vec::new(), false);
         assert_eq!(with.rates_after_faults(&without), None);
-    }
-
-    /// An older result left outages out of its rates, up to half of the measured part.
-    #[test]
-    fn rates_of_older_results_are_read_as_those_of_the_whole_measured_part() {
-        for (outage, is_open_loop, times) in
-            [(2.0, false, 0.8), (5.0, false, 0.5), (5.1, false, 1.0), (2.0, true, 1.0)]
-        {
-            let mut result = Grid { seconds: 10, ..Grid::default() }.result();
-            for cell in &mut result.cells {
-                cell.rate = is_open_loop.then_some(100.0);
-                let injections = vec![kill(1.0, Some(1.0), Some(1.0 + outage))];
-                cell.trials.iter_mut().for_each(|trial| trial.injections.clone_from(&injections));
-            }
-            let before = &result.cells[0].trials[0];
-            let read = crate::read(&serde_json::to_string(&result).unwrap()).unwrap().result;
-            let after = &read.cells[0].trials[0];
-            let of = |trial: &TrialResult| [trial.throughput, trial.operations[0].ok_per_second];
-            for (before, after) in of(before).into_iter().zip(of(after)) {
-                assert!((after / before - times).abs() < 1e-9, "{outage}: {before} {after}");
-            }
-            let away = if is_open_loop { 0.0 } else { outage };
-            assert_eq!(after.served_seconds, Some(10.0 - away));
-            let mean = read.cells[0].mean.unwrap().estimate;
-            assert!((mean / result.cells[0].mean.unwrap().estimate - times).abs() < 1e-9, "{mean}");
-            let again = crate::read(&serde_json::to_string(&read).unwrap()).unwrap().result;
-            let again = again.cells[0].trials[0].throughput;
-            assert!((again / after.throughput - 1.0).abs() < 1e-9, "it is done once");
-        }
     }
 }

@@ -32,7 +32,6 @@ pub struct TrialDescription {
     /// Where the trial keeps its data.
     pub place: Place,
     /// Where the gateway is that the clients talk to in front of the store, if there is one, and their token.
-    #[serde(default)]
     pub gateway: Option<(WrittenAddress, String)>,
     /// How clients are driven, in all processes together.
     pub load: Load,
@@ -46,10 +45,8 @@ pub struct WrittenAddress {
     password: Option<String>,
     host: String,
     port: Option<u16>,
-    #[serde(default)]
     socket: Option<String>,
     path: String,
-    #[serde(default)]
     tls: Option<Box<Tls>>,
     connect_timeout: Duration,
 }

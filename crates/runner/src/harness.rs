@@ -65,8 +65,8 @@ pub(crate) fn measure(
         // the median of the less disturbed half: other processes slow a core down by filling its caches
         nanoseconds_per_operation: costs.get(costs.len() / 4).copied().unwrap_or(0.0),
         operations,
-        cores: Some(usable_cores()),
-        unit: Some(workload.unit()),
+        cores: usable_cores(),
+        unit: workload.unit(),
         windows,
     })
 }
@@ -153,7 +153,7 @@ mod tests {
             });
             let Windows { least_nanoseconds, most_nanoseconds, .. } = harness.windows.unwrap();
             let cost = harness.nanoseconds_per_operation;
-            assert_eq!(harness.unit.as_deref(), Some(unit));
+            assert_eq!(harness.unit, unit);
             assert!(least_nanoseconds > 0.0 && harness.operations >= FEWEST, "{name} {values}");
             assert!((least_nanoseconds..=most_nanoseconds).contains(&cost), "{name} {values}");
         }

@@ -248,7 +248,7 @@ fn expected_trials(plan: &Plan, cells: usize) -> (u64, u64) {
 /// Refuses a demand that a search could never offer: the bench's own cost of an operation alone would take more than all cores.
 fn offers(plan: &Plan, harness: &Harness) -> Result<(), Failure> {
     let (Some(_), Some(PerSecond(demand))) = (&plan.capacity, plan.demand) else { return Ok(()) };
-    let (cores, cost) = (harness.cores.unwrap_or(1), harness.nanoseconds_per_operation);
+    let (cores, cost) = (harness.cores, harness.nanoseconds_per_operation);
     let most = f64::from(cores) * 1e9 / cost;
     if cost <= 0.0 || demand <= most {
         return Ok(());
@@ -405,7 +405,7 @@ impl<'e> Runner<'_, 'e> {
         let begun = Instant::now();
         match Box::pin(self.trial(index, round)).await {
             Ok(mut trial) => {
-                trial.took_seconds = Some(begun.elapsed().as_secs_f64());
+                trial.took_seconds = begun.elapsed().as_secs_f64();
                 let verdict = trial.audit.to_string();
                 // one that was interrupted before anything was acknowledged says nothing of its cell
                 let is_empty = trial.throughput == 0.0 && trial.audit.verdict == Verdict::Unknown;

@@ -78,10 +78,9 @@ pub(crate) fn text(path: &Path, longest: u64) -> Result<String, Unreadable> {
     String::from_utf8(text).map_err(|_| Unreadable::Other("it is no text".to_owned()))
 }
 
-/// A result, of this format or an earlier one.
+/// A result.
 pub(crate) fn result(path: &Path) -> Result<RunResult, Unreadable> {
-    let read = acidtest_report::read(&text(path, LONGEST)?);
-    read.map(|stored| stored.result).map_err(|error| Unreadable::Other(error.to_string()))
+    acidtest_report::read(&text(path, LONGEST)?).map_err(|error| Unreadable::Other(error.to_string()))
 }
 
 /// What tells a file from the one that was there before: its length, and when it was written.

@@ -298,7 +298,6 @@ pub struct TrialSetup {
     /// The data that an earlier trial left in the store; `None` where data is loaded anew.
     pub reusable: Option<ReusableData>,
     /// What tells the trial from every other one, also of other runs.
-    #[serde(default)]
     pub mark: String,
     /// The clients that this process drives; all of them, or none, where it judges the trial.
     pub part: Part,

@@ -269,7 +269,7 @@ fn to_run(turn: &Turn<'_>) -> Result<Option<Order>, Failure> {
     if !turn.file.exists() {
         return Ok(Some(order));
     }
-    let begun = output::load_begun(&turn.file)?;
+    let begun = output::load(&turn.file)?;
     if begun.plan != order.plan {
         return Err(Failure::Usage(format!(
             "cannot go on with {}: it is the result of another plan than {}\n  remedy: another folder for --out",

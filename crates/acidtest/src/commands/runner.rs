@@ -129,7 +129,7 @@ fn begun(file: &Path, order: &Order) -> Result<Option<RunResult>, Failure> {
         Ok(_) => return Err(Failure::Other(format!("{} is no file", file.display()))),
         Err(error) => return Err(Failure::Other(format!("cannot read {}: {error}", file.display()))),
     }
-    let begun = output::load_begun(file)?;
+    let begun = output::load(file)?;
     if begun.run != order.id || begun.plan != order.plan {
         return Err(Failure::Usage(format!(
             "cannot go on with {}: it is the result of another run, or of another plan",

@@ -16,8 +16,8 @@ pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
 
 fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Names) -> Vec<String> {
     let name = names.cell(cell);
-    let mut lines = vec![match (found.carried, found.earlier) {
-        (Some(capacity), _) => format!(
+    let mut lines = vec![match found.carried {
+        Some(capacity) => format!(
             "{name} carries {} ops/s: {} of {} fresh probes held at that rate, and 95 % or more are expected to{}. {}",
             offered(capacity),
             found.fresh_held,
@@ -25,15 +25,9 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
             proved(found),
             above(&found.limit)
         ),
-        (None, Some(earlier)) => format!(
-            "{name}: {} ops/s were found by an earlier acidtest, which called a rate near the even odds the capacity: about half \
-             of fresh probes hold there. A new search gives the rate that 95 % of them hold. {}",
-            offered(earlier),
-            above(&found.limit)
-        ),
-        (None, None) => format!("{name} has no capacity to tell: {}", none(found, cell.error.as_deref())),
+        None => format!("{name} has no capacity to tell: {}", none(found, cell.error.as_deref())),
     }];
-    if let Some(odds) = found.even_odds.filter(|_| found.carried.or(found.earlier).is_some()) {
+    if let Some(odds) = found.even_odds.filter(|_| found.carried.is_some()) {
         lines.push(format!(
             "  Even odds, where half of the probes hold: {}/s, {} to {} with 95 % confidence.",
             rate(odds.per_second),
@@ -46,7 +40,7 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
     {
         lines.push(format!("  At {}/s {}.", offered(limit.per_second), ran_out(&limit.used, cell, result)));
     }
-    if let Some(headroom) = found.headroom() {
+    if let Some(headroom) = &found.headroom {
         lines.push(format!("  {}", beside_demand(found, headroom)));
     }
     if let (None, Some(demand), Limit::Budget | Limit::Machine) =
@@ -280,7 +274,7 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
             .to_owned(),
     ];
     notes.extend(prices(result));
-    let headroom = found(result).find_map(|(_, found)| found.headroom());
+    let headroom = found(result).find_map(|(_, found)| found.headroom.as_ref());
     if let (Some(headroom), Some(growth)) = (headroom, plan.growth) {
         notes.push(format!(
             "days and dates: computed, not run. Assumed: the demand is {}/s on the run's day, {}, and grows by {growth}, compounding; \
@@ -291,7 +285,7 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
     }
     for (cell, found) in found(result) {
         let (Some(room), Some(fits)) =
-            (found.headroom().and_then(|each| each.room.as_ref()), result.plan.fits)
+            (found.headroom.as_ref().and_then(|each| each.room.as_ref()), result.plan.fits)
         else {
             continue;
         };

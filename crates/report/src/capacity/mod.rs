@@ -29,21 +29,13 @@ pub struct Capacity {
     /// The capacity: the rate that 95 % of fresh probes are expected to hold, confirmed by fresh probes at that very rate, below
     /// the even odds, and below every rate at which the audit broke or could not tell. None if there is none, or the bench or
     /// the machine was the limit.
-    #[serde(default)]
     pub carried: Option<f64>,
     /// Number of fresh probes at the capacity, made after it had been chosen, in which everything held.
-    #[serde(default)]
     pub fresh_held: usize,
     /// Number of fresh probes at the capacity that told.
-    #[serde(default)]
     pub fresh: usize,
     /// The rate that 95 % of probes hold, by a fit of all of them; none if none held or none missed.
-    #[serde(default)]
     pub expected: Option<RateInterval>,
-    /// What an earlier acidtest called the capacity: a rate near the even odds, at which about half of fresh probes hold. Only in
-    /// its results.
-    #[serde(rename = "per_second", default, skip_serializing_if = "Option::is_none")]
-    pub earlier: Option<f64>,
     /// The highest rate that passed twice or more, whether or not it is the capacity: what is known where a search did not come
     /// to its end.
     pub passed: Option<f64>,
@@ -52,7 +44,6 @@ pub struct Capacity {
     /// Number of probes at that rate that told.
     pub told: usize,
     /// The even odds: the rate at which half of the probes hold, by the same fit.
-    #[serde(alias = "estimate")]
     pub even_odds: Option<RateEstimate>,
     /// Why it is no higher.
     pub limit: Limit,
@@ -143,7 +134,6 @@ pub enum Limit {
         ratio: Option<f64>,
     },
     /// The budget of time or probes was spent before a rate was confirmed.
-    #[serde(alias = "probes")]
     Budget,
     /// Other programs used a quarter of the machine or more, for so many probes that nothing more could be said of the store.
     Machine,
@@ -181,15 +171,14 @@ pub struct OperationTimes {
     pub p50_ns: Option<f64>,
     /// The 99th percentile; none where more were not served.
     pub p99_ns: Option<f64>,
-    /// Of how many operations they are: of the probe that has fewest. None if an older acidtest did not say so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operations: Option<u64>,
+    /// Of how many operations they are: of the probe that has fewest.
+    pub operations: u64,
 }
 
 impl OperationTimes {
     /// Whether they are of so many operations that this percentile of them is shown.
     pub(crate) fn is_enough(&self, percent: f64) -> bool {
-        self.operations.is_none_or(|operations| is_enough(operations, percent))
+        is_enough(self.operations, percent)
     }
 }
 
@@ -414,7 +403,7 @@ impl<'a> Told<'a> {
                     let closed = trial.ended_per_second();
                     told.lengths = Lengths::of(result, plan, trial);
                     let lowest = told.lengths.lowest_rate();
-                    let took = trial.took_seconds.unwrap_or(trial.seconds);
+                    let took = trial.took_seconds;
                     told.search = Search::new(plan.settings(closed, took, lowest, result.plan.demand)).ok();
                     let Some(search) = &mut told.search else { continue };
                     for reached in broke.drain(..).chain(breaks(trial).then_some(closed)) {
@@ -484,7 +473,6 @@ impl<'a> Told<'a> {
             fresh_held: fresh.0,
             fresh: fresh.1,
             expected: conclusion.as_ref().and_then(expected),
-            earlier: None,
             passed: conclusion.as_ref().and_then(|found| found.passed),
             passes: conclusion.as_ref().map_or(0, |found| found.passes.0),
             told: conclusion.as_ref().map_or(0, |found| found.passes.1),
@@ -531,7 +519,8 @@ fn at_one_rate(probes: &[&(Probe, Observation)]) -> RateFigures {
             let seen = measured.iter().filter_map(|(probe, _)| probe.times.get(name));
             median(seen.map(|times| figure(times).unwrap_or(f64::INFINITY))).filter(|time| time.is_finite())
         };
-        let operations = measured.iter().filter_map(|(probe, _)| probe.times.get(name)?.operations).min();
+        let seen = measured.iter().filter_map(|(probe, _)| Some(probe.times.get(name)?.operations));
+        let operations = seen.min().unwrap_or(0);
         let (p50_ns, p99_ns) = (of(|times| times.p50_ns), of(|times| times.p99_ns));
         (name.clone(), OperationTimes { p50_ns, p99_ns, operations })
     });
@@ -771,15 +760,9 @@ impl Capacity {
         is_too_much.then_some(false)
     }
 
-    /// The capacity beside the demand; none where that was made of what an earlier acidtest called the capacity.
-    #[must_use]
-    pub fn headroom(&self) -> Option<&Headroom> {
-        self.headroom.as_ref().filter(|_| self.carried.is_some())
-    }
-
     /// The worst verdict at or below the capacity; of all probes where there is none.
     pub(crate) fn verdict(&self) -> Verdict {
-        let up_to = self.carried.or(self.earlier).unwrap_or(f64::INFINITY);
+        let up_to = self.carried.unwrap_or(f64::INFINITY);
         let below = self.curve.iter().filter(|figures| figures.per_second <= up_to * (1.0 + 1e-9));
         below.map(|figures| figures.verdict).max().unwrap_or(Verdict::Unknown)
     }

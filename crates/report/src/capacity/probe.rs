@@ -118,9 +118,6 @@ impl Probe {
         let dropped = trial.arrived.dropped as f64;
         let waiting = dropped.min(waiting);
         let (offered, dropped) = (trial.arrived.offered as f64 - waiting, dropped - waiting);
-        let warmup = result.plan.warmup.0.as_secs_f64();
-        // an older result does not say
-        let seconds = || trial.seconds + warmup + trial.data.load_seconds.unwrap_or(0.0);
         let others = others_during(trial, cell).unwrap_or(0.0);
         // of what was never started nobody knows which operation it would have been: each has its share
         let dropped = if offered > 0.0 { (dropped / offered).min(1.0) } else { 0.0 };
@@ -152,7 +149,7 @@ impl Probe {
         let mut times = BTreeMap::new();
         for (name, each) in served.iter().filter(|(_, each)| each.on_schedule) {
             let of = |percent| Ok(each.percentile(percent)?.filter(|time: &f64| time.is_finite()));
-            let operations = Some(each.operations());
+            let operations = each.operations();
             times.insert(name.clone(), OperationTimes { p50_ns: of(50.0)?, p99_ns: of(99.0)?, operations });
         }
         let settled = match trial.stopped.as_ref().map(|stopped| &*stopped.reason) {
@@ -174,7 +171,7 @@ impl Probe {
             bench: is_bench_limited(trial, cell, result),
             disturbed: !is_shared && others >= OTHERS * result.machine.cores as f64,
             was_interrupted: trial.was_interrupted(),
-            seconds: trial.took_seconds.unwrap_or_else(seconds),
+            seconds: trial.took_seconds,
         })
     }
 

@@ -509,7 +509,7 @@ fn geometric_mean(values: &[f64]) -> Option<f64> {
 fn between(a: Side<'_>, b: Side<'_>, pairs: &[(&CellResult, &CellResult)]) -> Vec<String> {
     let ([one, of_a @ ..], [other, of_b @ ..]) = (a.runs, b.runs) else { return Vec::new() };
     let mut said = differences(one.result, other.result);
-    said.extend(threads(pairs, one.result, other.result));
+    said.extend(threads(pairs));
     for (name, first, others) in [("A", one, of_a), ("B", other, of_b)] {
         let among = others.iter().flat_map(|each| differences(first.result, each.result));
         said.extend(distinct(among).into_iter().map(|differ| format!("among the runs of {name}: {differ}")));
@@ -548,16 +548,16 @@ fn unlike(a: &[&CellResult], b: &[&CellResult], names: &Names) -> Vec<String> {
 
 /// The numbers of threads that drove the clients of cells that are compared, where they differ and not each client had its own,
 /// as those of an embedded store have.
-fn threads(pairs: &[(&CellResult, &CellResult)], a: &RunResult, b: &RunResult) -> Vec<String> {
-    let sides = pairs.iter().map(|(one, other)| {
-        let (threads, others) = (a.client_threads(one), b.client_threads(other));
+fn threads(pairs: &[(&CellResult, &CellResult)]) -> Vec<String> {
+    let sides = pairs.iter().filter_map(|(one, other)| {
+        let (threads, others) = (one.threads?, other.threads?);
         let are_driven = !one.trials.is_empty() && !other.trials.is_empty();
         let are_embedded = one.is_within_clients() && other.is_within_clients();
         let are_alone = are_embedded || (threads == one.clients && others == other.clients);
         (are_driven && threads != others && !are_alone)
             .then(|| format!("client threads: {threads} / {others}"))
     });
-    distinct(sides.flatten())
+    distinct(sides)
 }
 
 /// Differences between two runs that bear on their figures: in machine, plan and versions.
@@ -1218,16 +1218,9 @@ mod tests {
         let on = |threads| {
             move |result: &mut RunResult| result.cells.iter_mut().for_each(|cell| cell.threads = threads)
         };
-        // a result that does not say so had a thread for each of its 16 cores that there was a client for
         let fewer = after(&grid(&[8]).result(), on(Some(4)), &[]);
         assert_eq!(fewer.differences, ["client threads: 8 / 4"]);
         assert!(after(&grid(&[8]).result(), on(Some(8)), &[]).differences.is_empty());
-        let mut asked = grid(&[64]).result();
-        assert_eq!(after(&asked, on(Some(8)), &[]).differences, ["client threads: 16 / 8"]);
-        asked.plan.threads = Some(8);
-        assert!(after(&asked, on(Some(8)), &[]).differences.is_empty());
-        asked.plan.processes = Some(12);
-        assert_eq!(after(&asked, on(Some(8)), &[]).differences, ["client threads: 12 / 8"]);
         let embedded = Grid { stores: &["sqlite"], ..grid(&[8]) }.result();
         assert!(after(&embedded, on(Some(1)), &[]).differences.is_empty());
         let mut both = Grid { stores: &["sqlite", "redis"], ..grid(&[8]) }.result();

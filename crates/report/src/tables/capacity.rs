@@ -24,8 +24,9 @@ fn or_none(text: Option<String>) -> Entry {
 
 /// One row for each search: the capacity with its verdict, why it is no higher, and what is left over the demand.
 pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
-    let demand = found(result).any(|(_, found)| found.headroom().is_some());
-    let growth = found(result).any(|(_, found)| found.headroom().is_some_and(|room| room.days.is_some()));
+    let demand = found(result).any(|(_, found)| found.headroom.is_some());
+    let growth =
+        found(result).any(|(_, found)| found.headroom.as_ref().is_some_and(|room| room.days.is_some()));
     let mut titles = vec![
         ("verdict", Worth::Needed),
         ("capacity", Worth::Needed),
@@ -54,7 +55,7 @@ pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
         ));
         row.push(or_none(found.knee.map(|knee| offered(knee.per_second) + "/s")));
         row.push(Entry::left(stopped_by(&found.limit, cell.error.is_some())));
-        let headroom = found.headroom();
+        let headroom = found.headroom.as_ref();
         row.extend(demand.then(|| or_none(headroom.map(|room| format!("×{}", three_digits(room.times))))));
         row.extend(growth.then(|| or_none(headroom.and_then(|room| room.days).map(days))));
         let closed = cell.made_trials().find(|trial| trial.rate.is_none());
