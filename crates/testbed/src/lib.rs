@@ -1,5 +1,5 @@
-//! Shared by the tests of adapters: private servers, trials, and the checks that every store must pass. Only ever a
-//! dev-dependency.
+//! Shared by the tests of adapters: private servers, trials, and the checks that every store must pass. Only tests and
+//! `bench/programs` depend on it.
 //!
 //! A store's tests describe the store once, as a [`Subject`], and then call the checks of [`inventory`], [`records`],
 //! [`join`], [`queue`] and [`parcels`] on it. Only checks that are special to the store are written out there. The checks learn
@@ -25,7 +25,6 @@ pub mod parcels;
 mod played;
 mod pooler;
 mod private;
-mod profile;
 pub mod queue;
 mod rabbitmq;
 pub mod records;
@@ -41,7 +40,6 @@ pub use garbled::{Change, changes, garble};
 pub use played::Played;
 pub use pooler::{Multiplexer, PgBouncer};
 pub use private::{Private, left_out, wanted};
-pub use profile::{profile_queue, profile_records};
 pub use rabbitmq::control;
 pub use relay::{Pace, Relay};
 pub use rewriting::RewritingPool;

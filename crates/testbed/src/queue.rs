@@ -103,7 +103,7 @@ impl QueueRun {
     }
 
     /// Runs them on one thread for so many messages.
-    pub(crate) fn drive_messages(&self, store: &impl Store, messages: u64) -> Measurement {
+    pub fn drive_messages(&self, store: &impl Store, messages: u64) -> Measurement {
         let load = Load { extent: Extent::Operations(messages), threads: 1, ..load(0) };
         steps::run(store, &load, self.tasks(store))
     }

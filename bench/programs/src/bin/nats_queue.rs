@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use acidtest_store_nats::Nats;
 
 fn main() -> ExitCode {
-    acidtest_testbed::profile_queue(async |address| Nats::open(address).await)
+    acidtest_bench::profile_queue(async |address| Nats::open(address).await)
 }

@@ -6,5 +6,5 @@ use acidtest_model::Durability;
 use acidtest_store_sqlite::Sqlite;
 
 fn main() -> ExitCode {
-    acidtest_testbed::profile_records(1, async |address| Sqlite::open(address, Some(Durability::None)))
+    acidtest_bench::profile_records(1, async |address| Sqlite::open(address, Some(Durability::None)))
 }

@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use acidtest_store_postgres::Postgres;
 
 fn main() -> ExitCode {
-    acidtest_testbed::profile_records(8, async |address| Postgres::open(address).await)
+    acidtest_bench::profile_records(8, async |address| Postgres::open(address).await)
 }

@@ -10,13 +10,13 @@ use acidtest_workloads::{
     records::Parameters,
 };
 
-use crate::{NAMESPACE, for_operations, queue::QueueRun, records::RecordsRun, wait};
+use acidtest_testbed::{NAMESPACE, for_operations, queue::QueueRun, records::RecordsRun, wait};
 
 /// Messages that are in the queue before they are consumed. More than are consumed, so that loading costs as much however many
 /// are.
 const BACKLOG: u64 = 50_000;
 
-/// Runs the example `NAME ADDRESS MIX LOCK OPERATIONS`: so many operations of these clients, all on one thread, on 10,000 records of
+/// Runs the program `NAME ADDRESS MIX LOCK OPERATIONS`: so many operations of these clients, all on one thread, on 10,000 records of
 /// ten fields of 100 bytes, which are loaded into the namespace `acidtest` before and removed behind. What is profiled twice,
 /// with different numbers of operations, tells by the difference what one costs.
 pub fn profile_records<S: Store>(
@@ -33,7 +33,7 @@ pub fn profile_records<S: Store>(
     })
 }
 
-/// Runs the example `NAME ADDRESS PHASE WINDOW MESSAGES`: so many messages of 128 bytes are published by two producers with so
+/// Runs the program `NAME ADDRESS PHASE WINDOW MESSAGES`: so many messages of 128 bytes are published by two producers with so
 /// many in flight (`publish`), or consumed by two consumers with so many ahead (`consume`), in the namespace `acidtest`, which is
 /// removed behind.
 pub fn profile_queue<S: Store>(open: impl AsyncFnOnce(&Address) -> Result<S, StoreError>) -> ExitCode {

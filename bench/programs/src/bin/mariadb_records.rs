@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use acidtest_store_mariadb::Variant;
 
 fn main() -> ExitCode {
-    acidtest_testbed::profile_records(8, async |address| Variant::MARIADB.open(address).await)
+    acidtest_bench::profile_records(8, async |address| Variant::MARIADB.open(address).await)
 }
