@@ -39,7 +39,6 @@ pub use crate::{
     error::LabError,
     folder::Folder,
     installed::Installation,
-    kinds::HOSTED,
     member::Member,
     note::{NamespaceEntry, Note, run_of},
     port::free_port,

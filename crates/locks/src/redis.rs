@@ -35,7 +35,7 @@ pub(crate) async fn clear(store: &Redis, place: &Place) -> Result<(), StoreError
 
 /// The prefix of the names of all of a trial's keys.
 fn prefix(place: &Place) -> String {
-    format!("{}{}:", Redis::prefix(&place.namespace), place.object("locks"))
+    format!("{}{}:", acidtest_store_redis::prefix(&place.namespace), place.object("locks"))
 }
 
 impl Session {

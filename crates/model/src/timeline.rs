@@ -108,12 +108,6 @@ impl Faults {
         self.0.is_empty()
     }
 
-    /// Whether any of them ends the processes of the store's own server.
-    #[must_use]
-    pub fn end_server(&self) -> bool {
-        self.0.iter().any(|fault| fault.member == Role::Server && fault.disruption.ends_processes())
-    }
-
     /// Whether any of them stops a process of clients.
     #[must_use]
     pub fn stall(&self) -> bool {

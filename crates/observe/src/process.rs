@@ -273,12 +273,12 @@ impl Group {
         }
     }
 
-    /// The group's use over `seconds`; `None` if it never had a member.
     /// The memory that was last read, in bytes.
     pub(crate) fn memory_now(&self) -> u64 {
         self.memory.last_bytes
     }
 
+    /// The group's use over `seconds`; `None` if it never had a member.
     pub(crate) fn result(&self, seconds: f64) -> Option<ProcessUse> {
         let mut spent = self.ended;
         for member in &self.members {

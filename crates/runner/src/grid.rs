@@ -279,7 +279,7 @@ fn loads(plan: &Plan, workload: &dyn Workload) -> Vec<(u32, Option<f64>)> {
 ///
 /// # Errors
 /// There is none; the message names those that there are.
-pub fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
+pub(crate) fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
     let names = || WORKLOADS.iter().map(|kind| kind.name);
     acidtest_workloads::workload(name).ok_or_else(|| {
         Failure::Usage(format!(

@@ -319,16 +319,11 @@ impl Instance {
         Ok(())
     }
 
-    /// The address of an embedded store's host, if it has one.
-    fn host(&self) -> Option<Address> {
+    /// The address of an embedded store's host, if clients reach it in one.
+    pub(crate) fn host(&self) -> Option<Address> {
         let host = self.private.servers.as_ref()?.member(Role::Server)?;
         let is_embedded = self.server.target.kind().hosting == Hosting::Embedded;
         is_embedded.then(|| address_of(host, &self.server.target))
-    }
-
-    /// Whether clients reach an embedded store in its host.
-    pub(crate) fn has_host(&self) -> bool {
-        self.host().is_some()
     }
 
     /// The roots of the process trees of its servers, where the lab started them, by role; the store's own server

@@ -39,7 +39,7 @@ pub use description::{TrialDescription, WrittenAddress};
 pub use driver::Spread;
 pub use failure::Failure;
 pub use footprint::Footprint;
-pub use grid::{Cell, Grid, kind_of};
+pub use grid::{Cell, Grid};
 pub use host::Host;
 pub use inject::Injected;
 

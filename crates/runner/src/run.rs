@@ -583,7 +583,7 @@ impl<'e> Runner<'_, 'e> {
         });
         self.note_settings(index, &settings, forgets)?;
         let workload = &*self.workloads[cell.workload];
-        let blocks = instance.store().blocking() && !instance.has_host() && !trial.has_gateway();
+        let blocks = instance.store().blocking() && instance.host().is_none() && !trial.has_gateway();
         let mut load = cell.load(self.plan, workload, blocks, seed);
         self.result.cells[index].threads = u32::try_from(load.threads).ok();
         if let Some(length) = self.probe_length {

@@ -45,7 +45,7 @@ static KINDS: [&Kind; 8] = [
 static OURS: [&Kind; 4] = [&host::SQLITE, &host::FJALL, &gateway::KIND, &collector::KIND];
 
 /// The name of an embedded store's file or folder, in the home of its host.
-pub const HOSTED: &str = "acidtest.db";
+pub(crate) const HOSTED: &str = "acidtest.db";
 
 /// The name of the file, in the home of a gateway, with the token of a trial's clients.
 pub(crate) const TOKEN: &str = "token";

@@ -9,7 +9,8 @@ use crate::protocol::{Connection, Error, Reply, nonsense};
 const SCANNED: u32 = 1000;
 
 /// The prefix of every key of the namespace.
-pub(crate) fn prefix(namespace: &str) -> String {
+#[must_use]
+pub fn prefix(namespace: &str) -> String {
     format!("{namespace}:")
 }
 

@@ -37,6 +37,7 @@ use acidtest_workloads::{
 use redis::cmd;
 
 pub use crate::{
+    keys::prefix,
     point::Point,
     protocol::{Error, Replies, Reply, ServerError},
     server::{Request, attempt},
@@ -150,12 +151,6 @@ impl Redis {
             script.keep(&mut connection).await.map_err(self.server.failed("loading the scripts"))?;
         }
         Ok(())
-    }
-
-    /// The prefix of the names of a namespace's keys.
-    #[must_use]
-    pub fn prefix(namespace: &str) -> String {
-        keys::prefix(namespace)
     }
 
     /// Removes every key whose name has the prefix.

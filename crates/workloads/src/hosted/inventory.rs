@@ -23,8 +23,9 @@ enum Request {
 /// How the operation ended, what it took, and how long it waited for locks.
 type Answer = (Attempt, Vec<Withdrawal>, Duration);
 
-/// Serves a client, with a connection that the connector opens.
-pub(crate) fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
+/// Serves one client of a host, with a connection that the connector opens. To be called in the store's crate, as
+/// [`task`](crate::inventory::task).
+pub fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
     Box::new(move |mut line| {
         Box::pin(async move {
             let Some(mut connection) = line.opened(connector.connect().await) else { return };

@@ -5,25 +5,21 @@
 //! Only the operations of clients go this way. Data is loaded, and read back, by a process that opens the store itself;
 //! the host opens it when the first client comes, and closes it when it is told to.
 
-mod inventory;
-mod join;
+pub(crate) mod inventory;
+pub(crate) mod join;
 mod line;
-mod parcels;
+pub(crate) mod parcels;
 mod queue;
-mod records;
+pub(crate) mod records;
 
 use std::time::{Duration, Instant};
 
 use acidtest_model::{Address, EffectiveSettings, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use inventory::serve as serve_inventory;
-pub(crate) use join::serve as serve_join;
 pub(crate) use line::HostLine;
 pub use line::{Served, ServedLine, loopback};
-pub(crate) use parcels::serve as serve_parcels;
 pub(crate) use queue::{serve_publisher, serve_subscriber};
-pub(crate) use records::serve as serve_records;
 
 use crate::{
     Owner, Place, Store, TrialSetup, Values, inventory::InventoryStore, join::JoinStore,

@@ -27,8 +27,9 @@ enum Sent {
 /// How an operation ended, what was inserted and what was found, and how long it waited for locks.
 type Answered = (Attempt, Inserted, Vec<StoredScan>, Duration);
 
-/// Serves a client, with a connection that the connector opens.
-pub(crate) fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
+/// Serves one client of a host, with a connection that the connector opens. To be called in the store's crate, as
+/// [`task`](crate::parcels::task).
+pub fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
     Box::new(move |mut line| {
         Box::pin(async move {
             let Some(mut connection) = line.opened(connector.connect().await) else { return };

@@ -44,8 +44,9 @@ impl Sent {
 /// How the operations ended, what they found, and how long they waited for locks.
 type Answered = (Attempt, Vec<Answer>, Duration);
 
-/// Serves a client, with a connection that the connector opens.
-pub(crate) fn serve<C: Connector + Send + 'static>(connector: C, layout: Layout) -> Served {
+/// Serves one client of a host, with a connection that the connector opens. To be called in the store's crate, as
+/// [`task`](crate::records::task).
+pub fn serve<C: Connector + Send + 'static>(connector: C, layout: Layout) -> Served {
     Box::new(move |mut line| {
         Box::pin(async move {
             let Some(mut connection) = line.opened(connector.connect().await) else { return };

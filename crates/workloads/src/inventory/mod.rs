@@ -48,13 +48,12 @@ mod sql;
 mod stock;
 mod workload;
 
+pub use crate::hosted::inventory::serve;
 pub use audit::{Replay, audit};
 pub use client::{OPERATIONS, Scenario, task};
 pub use ledger::Ledger;
 pub use parameters::{InvalidParameters, Parameters};
-pub use port::{
-    Capture, Connector, InventoryStore, Operations, Release, StockRow, Withdrawal, plan_capture, serve,
-};
+pub use port::{Capture, Connector, InventoryStore, Operations, Release, StockRow, Withdrawal, plan_capture};
 pub use sequence::Sequence;
 pub use sql::{Reading, SqlCapture, SqlConnection, SqlSession, Step, StockLevel};
 pub use stock::{Group, Item, Stock};

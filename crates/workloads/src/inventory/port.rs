@@ -7,7 +7,7 @@ use acidtest_model::{Lock, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
 use super::{Scenario, Stock};
-use crate::{Place, Served, hosted};
+use crate::{Place, Served};
 
 /// Take units of (sku, condition, source) from whatever warehouses have them: all or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,11 +153,6 @@ impl StockRow {
     }
 }
 
-/// Serves one client of a host. To be called in the store's crate, as [`task`](super::task).
-pub fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
-    hosted::serve_inventory(connector)
-}
-
 /// The untimed steps before and after a trial.
 pub trait InventoryStore: Send + Sync {
     /// Loads the initial stock under the trial's own names, ready for the lock mode.
@@ -167,7 +162,7 @@ pub trait InventoryStore: Send + Sync {
     /// A task for the engine that runs one client of the trial.
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask;
 
-    /// Serves one client of the trial in a process of the store's own, by [`serve`]; none for a store that is a server
+    /// Serves one client of the trial in a process of the store's own, by [`serve`](super::serve); none for a store that is a server
     /// by itself.
     fn serve(&self, _place: &Place, _lock: Lock) -> Option<Served> {
         None

@@ -18,8 +18,8 @@ mod parameters;
 mod port;
 mod workload;
 
+pub use crate::hosted::join::serve;
 pub use client::{OPERATIONS, Scenario, task};
 pub use parameters::{Ext, Parameters};
-pub use port::serve;
 pub use port::{Connector, JoinAnswer, JoinStore, Operations, TableOrder};
 pub use workload::{Join, KIND};

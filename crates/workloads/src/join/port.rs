@@ -8,7 +8,7 @@ use acidtest_model::{StoreError, Task};
 use serde::{Deserialize, Serialize};
 
 use super::{Ext, Scenario};
-use crate::{LoadProgress, Place, Served, hosted, records::Layout};
+use crate::{LoadProgress, Place, Served, records::Layout};
 
 /// The table that the query names first. The store's planner may change the order; its plan shows that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -92,11 +92,6 @@ pub trait Connector {
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
 }
 
-/// Serves one client of a host. To be called in the store's crate, as [`task`](super::task).
-pub fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
-    hosted::serve_join(connector)
-}
-
 /// The untimed steps before and after a trial.
 pub trait JoinStore: Send + Sync {
     /// Loads `usertable`, as the records workload does, and `ext`, with its key as primary key; gathers the
@@ -131,7 +126,7 @@ pub trait JoinStore: Send + Sync {
     /// store's crate.
     fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask;
 
-    /// Serves one client of the trial in a process of the store's own, by [`serve`]; none for a store that is a server
+    /// Serves one client of the trial in a process of the store's own, by [`serve`](super::serve); none for a store that is a server
     /// by itself.
     fn serve(&self, _place: &Place, _value: u8) -> Option<Served> {
         None

@@ -55,11 +55,12 @@ mod scan;
 mod stream;
 mod workload;
 
+pub use crate::hosted::parcels::serve;
 pub use batch::Batch;
 pub use client::{OPERATIONS, Scenario, task};
 pub use kind::{beyond_a_table, lacks_index};
 pub use parameters::{Action, Index, Mix, Parameters};
-pub use port::{Connector, Found, Inserted, Operations, ParcelsStore, Requirements, ScanVisitor, serve};
+pub use port::{Connector, Found, Inserted, Operations, ParcelsStore, Requirements, ScanVisitor};
 pub use scan::{MOST, Parcel, Scan, ScanNumber, StoredScan};
 pub use stream::{Batches, Ids, LoadMethod, LoadedScan, LoadedScans, Loading, Stream};
 pub use workload::{KIND, Parcels};

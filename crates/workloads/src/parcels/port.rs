@@ -12,7 +12,7 @@ use super::{
     scan::{Parcel, Scan, StoredScan},
     stream::{Ids, Loading},
 };
-use crate::{LoadProgress, Place, Served, TableSize, hosted};
+use crate::{LoadProgress, Place, Served, TableSize};
 
 /// What the store has given each scan of an insert, in the order of the scans. Its memory is reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,11 +123,6 @@ pub trait Connector {
 /// Takes one scan of the final state.
 pub type ScanVisitor<'a> = dyn FnMut(StoredScan) + 'a;
 
-/// Serves one client of a host. To be called in the store's crate, as [`task`](super::task).
-pub fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
-    hosted::serve_parcels(connector)
-}
-
 /// The untimed steps before and after a trial.
 pub trait ParcelsStore: Send + Sync {
     /// Makes the table SCANS under the trial's own names, ready for the lock mode and with the index that is asked for,
@@ -145,7 +140,7 @@ pub trait ParcelsStore: Send + Sync {
     /// store's crate.
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
 
-    /// Serves one client of the trial in a process of the store's own, by [`serve`]; none for a store that is a server
+    /// Serves one client of the trial in a process of the store's own, by [`serve`](super::serve); none for a store that is a server
     /// by itself.
     fn serve(&self, _place: &Place, _wanted: &Requirements) -> Option<Served> {
         None

@@ -57,6 +57,7 @@ mod parameters;
 mod port;
 mod workload;
 
+pub use crate::hosted::records::serve;
 pub use audit::{Final, audit};
 pub use client::{OPERATIONS, Scenario, task};
 pub use content::{Batches, Fields, Layout, key_name, tag_of};
@@ -64,7 +65,6 @@ pub use keys::Choice;
 pub use ledger::Ledger;
 pub(crate) use ledger::WrittenVersion;
 pub use parameters::{Mix, Parameters, Refresh};
-pub use port::serve;
 pub use port::{
     Action, Answer, Connector, Lookup, Operations, RecordVisitor, RecordsStore, Request, Requirements,
 };

@@ -8,7 +8,7 @@ use acidtest_model::{Isolation, Lock, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
 use super::{Fields, Layout, Refresh, Scenario, content::Content};
-use crate::{LoadProgress, Place, Served, hosted};
+use crate::{LoadProgress, Place, Served};
 
 /// The effect of an operation on its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -207,12 +207,6 @@ pub trait Connector {
 /// record is torn, and whatever version is given for it is ignored.
 pub type RecordVisitor<'a> = dyn FnMut(&str, u64, Option<u64>) + 'a;
 
-/// Serves one client of a host, whose records have this layout. To be called in the store's crate, as
-/// [`task`](super::task).
-pub fn serve<C: Connector + Send + 'static>(connector: C, layout: Layout) -> Served {
-    hosted::serve_records(connector, layout)
-}
-
 /// The untimed steps before and after a trial.
 pub trait RecordsStore: Send + Sync {
     /// Loads the records of the layout under the trial's own names, by the store's fastest way, ready for every
@@ -228,7 +222,7 @@ pub trait RecordsStore: Send + Sync {
     /// store's crate.
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
 
-    /// Serves one client of the trial in a process of the store's own, by [`serve`]; none for a store that is a server
+    /// Serves one client of the trial in a process of the store's own, by [`serve`](super::serve); none for a store that is a server
     /// by itself.
     fn serve(&self, _place: &Place, _wanted: &Requirements) -> Option<Served> {
         None
