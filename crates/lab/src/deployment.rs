@@ -190,6 +190,5 @@ fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
         size: spec.size,
         arguments,
         tls: spec.tls,
-        is_lone: false,
     })
 }

@@ -18,7 +18,7 @@ use std::{
 
 use acidtest_model::{Durability, Role};
 use rustix::process::geteuid;
-use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     deployment::ServerSize,
@@ -35,10 +35,8 @@ const UNFINISHED: &str = ".unfinished-";
 
 /// The content of a private folder's journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "ReadJournal")]
 pub(crate) struct Journal {
-    /// The store that the folder is named after. It has another name in journals of one server at most, so that
-    /// an acidtest that knows only those does not take this for a folder without servers.
+    /// The store that the folder is named after.
     #[serde(rename = "deployment")]
     pub(crate) store: String,
     /// The process that made the folder.
@@ -60,77 +58,12 @@ pub(crate) struct MemberRecord {
     pub(crate) binary: PathBuf,
     pub(crate) port: u16,
     pub(crate) durability: Durability,
-    #[serde(default)]
     pub(crate) size: ServerSize,
     /// What a service of acidtest's own is told on its command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) arguments: Vec<String>,
     /// Whether it speaks TLS.
-    #[serde(default)]
     pub(crate) tls: bool,
-    /// Whether its folder is the private folder itself: that of an earlier acidtest, which had one server at most.
-    #[serde(skip)]
-    pub(crate) is_lone: bool,
-}
-
-/// A journal as it may be found: today's, or one of one server at most.
-#[derive(Deserialize)]
-#[expect(clippy::option_option, reason = "a field that is absent, null, or a server")]
-struct ReadJournal {
-    #[serde(alias = "store")]
-    deployment: String,
-    owner: Owner,
-    kept: bool,
-    created: u64,
-    members: Option<Vec<MemberRecord>>,
-    #[serde(default, deserialize_with = "present")]
-    server: Option<Option<LoneServer>>,
-}
-
-/// The server of a folder in the form that journals had before they had members.
-#[derive(Deserialize)]
-struct LoneServer {
-    program: PathBuf,
-    binary: PathBuf,
-    port: u16,
-    durability: Durability,
-}
-
-/// A field that is there, be it null.
-#[expect(clippy::option_option, reason = "a field that is absent, null, or a server")]
-fn present<'a, D: Deserializer<'a>>(field: D) -> Result<Option<Option<LoneServer>>, D::Error> {
-    Option::deserialize(field).map(Some)
-}
-
-impl TryFrom<ReadJournal> for Journal {
-    type Error = &'static str;
-
-    fn try_from(read: ReadJournal) -> Result<Self, Self::Error> {
-        let ReadJournal { deployment: store, owner, kept, created, members, server } = read;
-        let members = match (members, server) {
-            (Some(members), _) => members,
-            (None, Some(None)) => Vec::new(),
-            (None, Some(Some(LoneServer { program, binary, port, durability }))) => {
-                let (role, store) = (Role::Server, store.clone());
-                let arguments = Vec::new();
-                vec![MemberRecord {
-                    role,
-                    store,
-                    program,
-                    binary,
-                    port,
-                    durability,
-                    size: ServerSize::default(),
-                    arguments,
-                    tls: false,
-                    is_lone: true,
-                }]
-            }
-            // nothing says that the folder has no server
-            (None, None) => return Err("it has no members"),
-        };
-        Ok(Self { store, owner, kept, created, members })
-    }
 }
 
 impl Journal {
@@ -284,7 +217,7 @@ pub(crate) struct PrivateFolder {
 impl PrivateFolder {
     /// The folder of a member: its log is in it, and its [home](home_of).
     pub(crate) fn member(&self, member: &MemberRecord) -> PathBuf {
-        if member.is_lone { self.path.clone() } else { self.path.join(member.role.name()) }
+        self.path.join(member.role.name())
     }
 
     /// Removes the folder, unless a process of the lab still works in it. The journal is removed last, so that an
@@ -531,7 +464,6 @@ mod tests {
             size: ServerSize::default(),
             arguments: Vec::new(),
             tls: false,
-            is_lone: false,
         };
         Journal::new("redis", false, vec![member(Role::Server), member(Role::Locks)])
     }
@@ -649,29 +581,5 @@ mod tests {
             let (found, unreadable) = root.folders().unwrap();
             assert!(found.is_empty() && unreadable.len() == 1, "{words}");
         }
-    }
-
-    /// The journals of an acidtest that had one server at most in a folder.
-    #[test]
-    fn a_journal_of_one_server_is_read_as_one_of_a_member() {
-        let (_folder, root) = root();
-        let path = root.path.join("redis-aaaaaa");
-        make(&path).unwrap();
-        let server = r#"{"program":"/usr/bin/redis-server","binary":"/usr/bin/redis-server","port":21007,
-            "durability":"disk"}"#;
-        let journal = |server: &str| {
-            let owner = r#"{"pid":1,"started":7}"#;
-            format!(r#"{{"store":"redis","owner":{owner},"kept":true,"created":5,"server":{server}}}"#)
-        };
-        fs::write(path.join(JOURNAL), journal(server)).unwrap();
-        let found = root.folders().unwrap().0.remove(0);
-        let member = &found.journal.members[0];
-        assert_eq!(
-            (member.store.as_str(), member.port, member.durability),
-            ("redis", 21007, Durability::Disk)
-        );
-        assert_eq!(found.member(member), path);
-        fs::write(path.join(JOURNAL), journal("null")).unwrap();
-        assert!(root.folders().unwrap().0[0].journal.members.is_empty());
     }
 }

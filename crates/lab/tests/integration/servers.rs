@@ -446,30 +446,6 @@ fn a_paused_server_does_nothing_until_it_goes_on() {
     }
 }
 
-/// A kept server of an acidtest whose journals had one server, and whose folder was the private folder itself.
-#[test]
-fn a_server_that_was_journaled_alone_is_found_and_ended() {
-    let (root, lab) = lab();
-    let folder = root.path().join("redis-aaaaaa");
-    fs::create_dir_all(folder.join("data")).unwrap();
-    let binary = fs::canonicalize("/bin/sleep").unwrap();
-    let journal = format!(
-        r#"{{"store":"redis","owner":{{"pid":1,"started":7}},"kept":true,"created":5,"server":{{"program":{binary:?},
-            "binary":{binary:?},"port":21007,"durability":"disk"}}}}"#
-    );
-    fs::write(folder.join("lab.json"), journal).unwrap();
-    let mut server = Command::new(&binary);
-    let server = server.arg("600").env("ACIDTEST_FOLDER", &folder).current_dir(folder.join("data"));
-    let mut server = server.spawn().unwrap();
-    until("it is found", || lab.list().unwrap()[0].members[0].pid == Some(server.id()));
-    // its starter is gone, so that somebody has to take its exit status
-    let reaper = thread::spawn(move || server.wait().unwrap());
-    let cleared = lab.down().unwrap();
-    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (1, 0), "{:?}", cleared.leftovers);
-    reaper.join().unwrap();
-    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
-}
-
 #[test]
 #[ignore = "a bench, started by the tests"]
 fn role_pauser() {
