@@ -7,7 +7,10 @@ use acidtest_model::{
 };
 use acidtest_report::{ArrivalKind, CapacityPlan, Plan, RefusedKind, RunResult};
 use acidtest_runner::Failure;
-use clap::{Args, Parser, Subcommand, ValueEnum, builder::StringValueParser};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser},
+};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
@@ -297,22 +300,6 @@ impl FaultCommands {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Arrivals {
-    /// Evenly spaced
-    Constant,
-    /// As independent users would come
-    Poisson,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum OnRefused {
-    /// The refusal is the answer
-    Count,
-    /// Wait 5 ms and try again, as the inventory study did: by itself with --trace, and only there
-    Retry,
-}
-
 /// How every trial is driven.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Driving")]
@@ -331,8 +318,8 @@ pub(crate) struct Driving {
     #[arg(long, value_delimiter = ',', value_name = "RATE,...", value_parser = positive)]
     pub(crate) rate: Option<Vec<f64>>,
     /// How an open loop's arrivals are spaced [default: poisson]
-    #[arg(long)]
-    pub(crate) arrivals: Option<Arrivals>,
+    #[arg(long, value_parser = one_of(ArrivalKind::ALL.map(|each| (each.name(), each.meaning()))).try_map(|word| word.parse::<ArrivalKind>()))]
+    pub(crate) arrivals: Option<ArrivalKind>,
     /// Longest time for an operation with all its attempts; then it is unknown [default: 10s]
     #[arg(long)]
     pub(crate) timeout: Option<Span>,
@@ -343,8 +330,8 @@ pub(crate) struct Driving {
     #[arg(long)]
     pub(crate) max_retries: Option<u32>,
     /// What a client does after a refused operation; with --trace it tries again [default: count]
-    #[arg(long)]
-    pub(crate) on_refused: Option<OnRefused>,
+    #[arg(long, value_parser = one_of(RefusedKind::ALL.map(|each| (each.name(), each.meaning()))).try_map(|word| word.parse::<RefusedKind>()))]
+    pub(crate) on_refused: Option<RefusedKind>,
     /// Share of the time in which each client works, above 0 to 1; it rests in between [default: 1]
     #[arg(long, value_name = "SHARE", conflicts_with = "rate")]
     pub(crate) duty: Option<f64>,
@@ -364,6 +351,11 @@ pub(crate) struct Driving {
     /// Seed of every random number [default: 42]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+}
+
+/// One of a few words, which the help shows with what they mean.
+fn one_of<const N: usize>(words: [(&'static str, &'static str); N]) -> PossibleValuesParser {
+    PossibleValuesParser::new(words.map(|(word, meaning)| PossibleValue::new(word).help(meaning)))
 }
 
 /// A rate as demands are written (`8000`, `350M/day`), in operations a second.
@@ -682,11 +674,11 @@ impl Run {
         plan.ops = driving.ops.or(plan.ops);
         set(&mut plan.warmup, driving.warmup.as_ref());
         set(&mut plan.rates, driving.rate.as_ref());
-        set(&mut plan.arrivals, driving.arrivals.map(ArrivalKind::from).as_ref());
+        set(&mut plan.arrivals, driving.arrivals.as_ref());
         set(&mut plan.timeout, driving.timeout.as_ref());
         set(&mut plan.connect_timeout, driving.connect_timeout.as_ref());
         set(&mut plan.max_retries, driving.max_retries.as_ref());
-        set(&mut plan.on_refused, driving.on_refused.map(RefusedKind::from).as_ref());
+        set(&mut plan.on_refused, driving.on_refused.as_ref());
         set(&mut plan.duty, driving.duty.as_ref());
         plan.trace = driving.trace.or(plan.trace);
         plan.threads = driving.threads.or(plan.threads);
@@ -703,24 +695,6 @@ impl Run {
 fn set<T: Clone>(value: &mut T, given: Option<&T>) {
     if let Some(given) = given {
         value.clone_from(given);
-    }
-}
-
-impl From<Arrivals> for ArrivalKind {
-    fn from(given: Arrivals) -> Self {
-        match given {
-            Arrivals::Constant => Self::Constant,
-            Arrivals::Poisson => Self::Poisson,
-        }
-    }
-}
-
-impl From<OnRefused> for RefusedKind {
-    fn from(given: OnRefused) -> Self {
-        match given {
-            OnRefused::Count => Self::Count,
-            OnRefused::Retry => Self::Retry,
-        }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 
 use acidtest_report::{CapacityPlan, Plan};
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::output::quoted;
@@ -33,11 +32,11 @@ pub(crate) fn command_line(plan: &Plan) -> String {
     let warmup = if plan.trace.is_some() { &usual.warmup } else { &plan.warmup };
     words.one("warmup", warmup, &usual.warmup);
     words.list("rate", &plan.rates, &usual.rates);
-    words.one("arrivals", &written(&plan.arrivals), &written(&usual.arrivals));
+    words.one("arrivals", &plan.arrivals, &usual.arrivals);
     words.one("timeout", &plan.timeout, &usual.timeout);
     words.one("connect-timeout", &plan.connect_timeout, &usual.connect_timeout);
     words.one("max-retries", &plan.max_retries, &usual.max_retries);
-    words.one("on-refused", &written(&plan.on_refused), &written(&usual.on_refused));
+    words.one("on-refused", &plan.on_refused, &usual.on_refused);
     words.one("duty", &plan.duty, &usual.duty);
     words.some("trace", plan.trace.as_ref());
     words.some("threads", plan.threads.as_ref());
@@ -64,12 +63,6 @@ pub(crate) fn command_line(plan: &Plan) -> String {
         words.list(&name.replace('_', "-"), &values.iter().map(word).collect::<Vec<_>>(), &[]);
     }
     words.0.join(" ")
-}
-
-/// A value as it stands in a plan, which is how it is typed.
-fn written(value: &impl Serialize) -> String {
-    // a word without data always has JSON
-    word(&serde_json::to_value(value).unwrap_or_default())
 }
 
 /// A parameter's value as it is typed.

@@ -1,6 +1,6 @@
 //! The guarantees that a run can ask of a store, and the ones that the store says it gives.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -186,19 +186,21 @@ pub struct UnknownWord {
     pub known: Vec<&'static str>,
 }
 
+/// Reads and writes a type that is one of a few words: of `ALL`, each with its `name`.
+#[macro_export]
 macro_rules! words {
     ($type:ty, $what:literal) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.name())
             }
         }
 
-        impl FromStr for $type {
-            type Err = UnknownWord;
+        impl std::str::FromStr for $type {
+            type Err = $crate::UnknownWord;
 
-            fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                Self::ALL.into_iter().find(|each| each.name() == word).ok_or_else(|| UnknownWord {
+            fn from_str(word: &str) -> Result<Self, $crate::UnknownWord> {
+                Self::ALL.into_iter().find(|each| each.name() == word).ok_or_else(|| $crate::UnknownWord {
                     what: $what,
                     word: word.to_owned(),
                     known: Self::ALL.map(Self::name).to_vec(),

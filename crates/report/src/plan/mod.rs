@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
-    Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
+    Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span, words,
 };
 use acidtest_workloads::Values;
 use schemars::JsonSchema;
@@ -20,6 +20,31 @@ pub enum ArrivalKind {
     Poisson,
 }
 
+impl ArrivalKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Constant, Self::Poisson];
+
+    /// The word that names it on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Poisson => "poisson",
+        }
+    }
+
+    /// What it means, for the help.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Constant => "Evenly spaced",
+            Self::Poisson => "As independent users would come",
+        }
+    }
+}
+
+words!(ArrivalKind, "spacing of arrivals");
+
 /// How a client goes on after an operation was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -30,6 +55,33 @@ pub enum RefusedKind {
     /// Waits 5 ms and tries again, as the inventory study did.
     Retry,
 }
+
+impl RefusedKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Count, Self::Retry];
+
+    /// The word that names it on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Retry => "retry",
+        }
+    }
+
+    /// What it means, for the help.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Count => "The refusal is the answer",
+            Self::Retry => {
+                "Wait 5 ms and try again, as the inventory study did: by itself with --trace, and only there"
+            }
+        }
+    }
+}
+
+words!(RefusedKind, "way to go on after a refusal");
 
 /// Most cells of a run; it is bounded because cells are compared with each other.
 pub const CELLS: usize = 10_000;
