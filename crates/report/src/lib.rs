@@ -51,7 +51,9 @@ pub use latency::{LatencyFigures, UnreadableHistogram, is_enough};
 pub use markdown::markdown;
 pub use notes::OTHERS;
 pub use page::{NamedResult, STYLE, findings, page};
-pub use plan::{ArrivalKind, CELLS, CapacityPlan, Plan, RefusedKind, TRIALS};
+pub use plan::{
+    ArrivalKind, CELLS, CapacityPlan, Group, OPTIONS, Plan, PlanOption, RefusedKind, TRIALS, option_of,
+};
 pub use price::Price;
 pub use read::{UnreadableResult, read};
 pub use result::{

@@ -7,7 +7,9 @@ use std::{
 };
 
 use acidtest_model::{Address, Faults, Hosting, IdleOption, Measure, Objective, Share, Span};
-use acidtest_report::{CELLS, CapacityPlan, Plan, RefusedKind, TRIALS, count};
+use acidtest_report::{
+    CELLS, CapacityPlan, OPTIONS, Plan, PlanOption, RefusedKind, TRIALS, count, option_of,
+};
 use acidtest_workloads::Workload;
 use serde_json::Value;
 
@@ -41,38 +43,9 @@ impl<'a> GivenOptions<'a> {
     /// The keys that a plan asks for that comes from this file, if there is one, and from the options `given` on the
     /// command line.
     pub fn with(plan: &Plan, file: Option<&'a str>, given: impl IntoIterator<Item = &'static str>) -> Self {
-        let usual = Plan::of(&plan.workload);
-        let differs = [
-            ("locks", plan.locks != usual.locks),
-            ("durability", plan.durability != usual.durability),
-            ("tls", plan.tls != usual.tls),
-            ("faults", !plan.faults.is_empty()),
-            ("commands", !plan.commands.is_empty()),
-            ("clients", plan.clients != usual.clients),
-            ("duration", plan.duration != usual.duration),
-            ("ops", plan.ops.is_some()),
-            ("warmup", plan.warmup != usual.warmup),
-            ("rates", !plan.rates.is_empty()),
-            ("arrivals", plan.arrivals != usual.arrivals),
-            ("timeout", plan.timeout != usual.timeout),
-            ("connect_timeout", plan.connect_timeout != usual.connect_timeout),
-            ("max_retries", plan.max_retries != usual.max_retries),
-            ("on_refused", plan.on_refused != usual.on_refused),
-            ("duty", plan.duty < 1.0),
-            ("trace", plan.trace.is_some()),
-            ("threads", plan.threads.is_some()),
-            ("processes", plan.processes.is_some()),
-            ("replace", plan.replace),
-            ("keep", plan.keep),
-            ("lock_service", plan.lock_service != usual.lock_service),
-            ("fits", plan.fits.is_some()),
-            ("demand", plan.demand.is_some()),
-            ("growth", plan.capacity.as_ref().is_some_and(|search| search.growth.is_some())),
-            ("trials", plan.capacity.is_some() && plan.trials != usual.trials),
-        ];
         let given: BTreeSet<&'static str> = given.into_iter().collect();
-        let keys = differs.into_iter().filter_map(|(key, differs)| differs.then_some(key));
-        let keys = keys.chain(given.iter().copied()).map(str::to_owned);
+        let differing = OPTIONS.iter().filter(|option| !option.is_usual(plan)).flat_map(PlanOption::keys);
+        let keys = differing.chain(given.iter().copied()).map(str::to_owned);
         Self {
             keys: keys.chain(plan.parameters.keys().cloned()).collect(),
             given,
@@ -100,7 +73,14 @@ impl<'a> GivenOptions<'a> {
 
     /// The option that a key of the plan has on the command line.
     fn option(&self, key: &str) -> String {
-        if self.searches && key == "duration" { "--hold".to_owned() } else { option(key) }
+        let name = match option_of(key) {
+            Some(_) if self.searches && key == "duration" => "hold",
+            Some(option) => option.long,
+            None if key == "commands" => "on-kill (-stop, -start, -pause, -resume)",
+            // a parameter of the workload
+            None => key,
+        };
+        format!("--{}", name.replace('_', "-"))
     }
 
     fn has(&self, key: &str) -> bool {
@@ -137,19 +117,6 @@ impl<'a> GivenOptions<'a> {
 
 fn key_of(what: &str) -> &str {
     what.split_once(' ').map_or(what, |(key, _)| key)
-}
-
-/// The option that a key of the plan has on the command line.
-fn option(key: &str) -> String {
-    let name = match key {
-        "stores" => "store",
-        "locks" => "lock",
-        "rates" => "rate",
-        "faults" => "fault",
-        "commands" => "on-kill (-stop, -start, -pause, -resume)",
-        key => key,
-    };
-    format!("--{}", name.replace('_', "-"))
 }
 
 /// Longest part of a trial, and longest wait for an answer.

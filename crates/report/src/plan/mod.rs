@@ -1,5 +1,7 @@
 //! The plan of a run: a grid of cells, and how each of them is driven.
 
+mod options;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
@@ -8,6 +10,9 @@ use acidtest_model::{
 use acidtest_workloads::Values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::options::{Group, OPTIONS, PlanOption, option_of};
+use self::options::{is_usual, usual};
 
 /// The spacing of an open loop's arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -97,17 +102,17 @@ pub struct Plan {
     /// The workload's name, as `acidtest workloads` lists it.
     pub workload: String,
     /// Names of stores, to be started privately, or addresses, without passwords.
-    #[serde(default = "defaults::stores")]
+    #[serde(default = "usual::stores")]
     pub stores: Vec<String>,
     /// Lock modes, an axis of the grid.
-    #[serde(default = "defaults::locks")]
+    #[serde(default = "usual::locks")]
     pub locks: Vec<Lock>,
     /// Durability levels that private servers are set to; a user's own server keeps its settings.
-    #[serde(default = "defaults::durability")]
+    #[serde(default = "usual::durability")]
     pub durability: Vec<Durability>,
     /// Whether the connections to private servers are encrypted by TLS, an axis of the grid: `off`, `on`; to a user's own
     /// server they are if its address says so.
-    #[serde(default = "defaults::tls", skip_serializing_if = "defaults::is_tls")]
+    #[serde(default = "usual::tls", skip_serializing_if = "is_usual::tls")]
     pub tls: Vec<Encryption>,
     /// Faults that are brought about in each trial, an axis of the grid: `none`, `kill@3s`, `kill*5`,
     /// `kill@3s+pause@6s:1s` and the like; empty for none.
@@ -118,19 +123,19 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Commands::is_empty")]
     pub commands: Commands,
     /// Numbers of clients, an axis of the grid.
-    #[serde(default = "defaults::clients")]
+    #[serde(default = "usual::clients")]
     pub clients: Vec<u32>,
     /// Number of trials of each cell; trials of different cells are interleaved.
-    #[serde(default = "defaults::trials")]
+    #[serde(default = "usual::trials")]
     pub trials: u32,
     /// Length of the measured part; without effect if `ops` is given.
-    #[serde(default = "defaults::duration")]
+    #[serde(default = "usual::duration")]
     pub duration: Span,
     /// Length of the measured part as a number of operations over all clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ops: Option<u64>,
     /// Length of the warm-up: driven but not recorded, before the measured part.
-    #[serde(default = "defaults::warmup")]
+    #[serde(default = "usual::warmup")]
     pub warmup: Span,
     /// Offered operations a second over all clients, in an open loop; empty for a closed loop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -139,20 +144,20 @@ pub struct Plan {
     #[serde(default)]
     pub arrivals: ArrivalKind,
     /// Longest time of an operation with all its attempts; one that is still in flight then has the outcome unknown.
-    #[serde(default = "defaults::timeout")]
+    #[serde(default = "usual::timeout")]
     pub timeout: Span,
     /// Longest time that opening a connection takes, with its handshake of TLS and its login.
-    #[serde(default = "defaults::connect_timeout", skip_serializing_if = "defaults::is_connect_timeout")]
+    #[serde(default = "usual::connect_timeout", skip_serializing_if = "is_usual::connect_timeout")]
     pub connect_timeout: Span,
     /// Most attempts of an operation after a conflict.
-    #[serde(default = "defaults::max_retries")]
+    #[serde(default = "usual::max_retries")]
     pub max_retries: u32,
     /// How a client goes on after an operation was refused. It tries again where a sequence is replayed, and only
     /// there: clients that wait for items drawn at random may all come to wait.
     #[serde(default)]
     pub on_refused: RefusedKind,
     /// The share of the time in which each client works, above 0 to 1; in between it rests, in a closed loop.
-    #[serde(default = "defaults::duty", skip_serializing_if = "defaults::is_duty")]
+    #[serde(default = "usual::duty", skip_serializing_if = "is_usual::duty")]
     pub duty: f64,
     /// Number of operations of a generated sequence to replay, whose every capture succeeds in order; none to draw at
     /// random.
@@ -167,10 +172,10 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
     /// Seed of every random number of the run.
-    #[serde(default = "defaults::seed")]
+    #[serde(default = "usual::seed")]
     pub seed: u64,
     /// Name of acidtest's own schema, database or prefix in the store.
-    #[serde(default = "defaults::namespace")]
+    #[serde(default = "usual::namespace")]
     pub namespace: String,
     /// Whether to replace the namespace if it is there already.
     #[serde(default)]
@@ -180,7 +185,7 @@ pub struct Plan {
     pub keep: bool,
     /// The server that keeps hard locks for a store without locks of its own: `redis` or `postgres`, started
     /// privately, or an address.
-    #[serde(default = "defaults::lock_service")]
+    #[serde(default = "usual::lock_service")]
     pub lock_service: String,
     /// An amount of memory or disk: the report says how many rows fit into it, where the workload's table grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,20 +212,20 @@ pub struct Plan {
 #[serde(deny_unknown_fields)]
 pub struct CapacityPlan {
     /// The objectives: `p99<20ms`, `errors<0.1%`, `capture:p99<5ms`.
-    #[serde(default = "defaults::slo")]
+    #[serde(default = "usual::slo")]
     pub slo: Vec<Objective>,
     /// Most time that the search on a cell takes: its trials with the loading of their data, warm-up and audit.
-    #[serde(default = "defaults::budget")]
+    #[serde(default = "usual::budget")]
     pub budget: Span,
     /// Most probes of a search, whatever they take.
-    #[serde(default = "defaults::probes")]
+    #[serde(default = "usual::probes")]
     pub probes: u32,
     /// Whether a probe is measured only for as long as its objectives need to be judged, at least 5 s and at most `duration`;
     /// otherwise each is measured for `duration`.
     #[serde(default)]
     pub adaptive: bool,
     /// How near the even odds are to be before a rate is confirmed: half of their 95 % interval, as a share of the rate.
-    #[serde(default = "defaults::within")]
+    #[serde(default = "usual::within")]
     pub within: Share,
     /// How the demand grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,11 +238,11 @@ pub struct CapacityPlan {
 impl Default for CapacityPlan {
     fn default() -> Self {
         Self {
-            slo: defaults::slo(),
-            budget: defaults::budget(),
-            probes: defaults::probes(),
+            slo: usual::slo(),
+            budget: usual::budget(),
+            probes: usual::probes(),
             adaptive: true,
-            within: defaults::within(),
+            within: usual::within(),
             growth: None,
             shared_machine: false,
         }
@@ -256,45 +261,6 @@ impl CapacityPlan {
 }
 
 impl Plan {
-    /// The plan of a workload with every key at its default.
-    #[must_use]
-    pub fn of(workload: &str) -> Self {
-        Self {
-            workload: workload.to_owned(),
-            stores: defaults::stores(),
-            locks: defaults::locks(),
-            durability: defaults::durability(),
-            tls: defaults::tls(),
-            faults: Vec::new(),
-            commands: Commands::default(),
-            clients: defaults::clients(),
-            trials: defaults::trials(),
-            duration: defaults::duration(),
-            ops: None,
-            warmup: defaults::warmup(),
-            rates: Vec::new(),
-            arrivals: ArrivalKind::default(),
-            timeout: defaults::timeout(),
-            connect_timeout: defaults::connect_timeout(),
-            max_retries: defaults::max_retries(),
-            on_refused: RefusedKind::default(),
-            duty: defaults::duty(),
-            trace: None,
-            threads: None,
-            processes: None,
-            seed: defaults::seed(),
-            namespace: defaults::namespace(),
-            replace: false,
-            keep: false,
-            lock_service: defaults::lock_service(),
-            fits: None,
-            demand: None,
-            capacity: None,
-            skip_unsupported: false,
-            parameters: BTreeMap::new(),
-        }
-    }
-
     /// The number of processes of their own that drive the clients; none if acidtest's own process does. All cells
     /// have as many, so that their figures can be compared.
     #[must_use]
@@ -333,103 +299,6 @@ impl Plan {
                 .collect();
         }
         all
-    }
-}
-
-/// The defaults that the command line and plan files share.
-mod defaults {
-    use std::time::Duration;
-
-    use acidtest_model::{Address, Durability, Encryption, Lock, Objective, Share, Span};
-
-    pub(super) fn slo() -> Vec<Objective> {
-        ["p99<20ms", "errors<0.1%"].into_iter().filter_map(|text| text.parse().ok()).collect()
-    }
-
-    pub(super) fn budget() -> Span {
-        Span(Duration::from_mins(10))
-    }
-
-    pub(super) fn probes() -> u32 {
-        1000
-    }
-
-    pub(super) fn within() -> Share {
-        Share(0.035)
-    }
-
-    pub(super) fn stores() -> Vec<String> {
-        vec!["sqlite".to_owned()]
-    }
-
-    pub(super) fn locks() -> Vec<Lock> {
-        vec![Lock::Native]
-    }
-
-    pub(super) fn durability() -> Vec<Durability> {
-        vec![Durability::Disk]
-    }
-
-    pub(super) fn tls() -> Vec<Encryption> {
-        vec![Encryption::Off]
-    }
-
-    pub(super) fn is_tls(tls: &Vec<Encryption>) -> bool {
-        *tls == self::tls()
-    }
-
-    /// The number of clients of the inventory study.
-    pub(super) fn clients() -> Vec<u32> {
-        vec![16]
-    }
-
-    pub(super) fn trials() -> u32 {
-        1
-    }
-
-    pub(super) fn duration() -> Span {
-        Span(Duration::from_secs(10))
-    }
-
-    pub(super) fn warmup() -> Span {
-        Span(Duration::from_secs(2))
-    }
-
-    pub(super) fn timeout() -> Span {
-        Span(Duration::from_secs(10))
-    }
-
-    pub(super) fn connect_timeout() -> Span {
-        Span(Address::CONNECT_TIMEOUT)
-    }
-
-    pub(super) fn is_connect_timeout(timeout: &Span) -> bool {
-        *timeout == connect_timeout()
-    }
-
-    pub(super) fn max_retries() -> u32 {
-        100
-    }
-
-    pub(super) fn duty() -> f64 {
-        1.0
-    }
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-    pub(super) fn is_duty(duty: &f64) -> bool {
-        *duty >= self::duty()
-    }
-
-    pub(super) fn seed() -> u64 {
-        42
-    }
-
-    pub(super) fn lock_service() -> String {
-        "redis".to_owned()
-    }
-
-    pub(super) fn namespace() -> String {
-        "acidtest".to_owned()
     }
 }
 
