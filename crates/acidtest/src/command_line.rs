@@ -1,100 +1,34 @@
 //! The command line that runs a plan.
 
-use std::fmt::Display;
-
-use acidtest_report::{CapacityPlan, Plan};
+use acidtest_report::{OPTIONS, Plan};
 use serde_json::Value;
 
 use crate::output::quoted;
 
 /// The command line that runs this plan, as it would be typed into a shell. What has its default is left out.
 pub(crate) fn command_line(plan: &Plan) -> String {
-    let usual = Plan::of(&plan.workload);
-    let search = plan.capacity.as_ref();
-    let mut words = Words(vec![
-        "acidtest".to_owned(),
-        if search.is_some() { "capacity" } else { "run" }.to_owned(),
-        quoted(&plan.workload),
-    ]);
-    words.list("store", &plan.stores, &usual.stores);
-    words.list("lock", &plan.locks, &usual.locks);
-    words.list("durability", &plan.durability, &usual.durability);
-    words.list("tls", &plan.tls, &usual.tls);
-    words.list("fault", &plan.faults, &usual.faults);
-    words.list("clients", &plan.clients, &usual.clients);
-    words.one("trials", &plan.trials, &usual.trials);
-    match search {
-        None => words.one("duration", &plan.duration, &usual.duration),
-        Some(search) => words.some("hold", Some(&plan.duration).filter(|_| !search.adaptive)),
-    }
-    words.some("ops", plan.ops.as_ref());
-    // a sequence begins at its beginning, and so without one
-    let warmup = if plan.trace.is_some() { &usual.warmup } else { &plan.warmup };
-    words.one("warmup", warmup, &usual.warmup);
-    words.list("rate", &plan.rates, &usual.rates);
-    words.one("arrivals", &plan.arrivals, &usual.arrivals);
-    words.one("timeout", &plan.timeout, &usual.timeout);
-    words.one("connect-timeout", &plan.connect_timeout, &usual.connect_timeout);
-    words.one("max-retries", &plan.max_retries, &usual.max_retries);
-    words.one("on-refused", &plan.on_refused, &usual.on_refused);
-    words.one("duty", &plan.duty, &usual.duty);
-    words.some("trace", plan.trace.as_ref());
-    words.some("threads", plan.threads.as_ref());
-    words.some("processes", plan.processes.as_ref());
-    words.one("seed", &plan.seed, &usual.seed);
-    words.one("namespace", &plan.namespace, &usual.namespace);
-    words.flag("replace", plan.replace);
-    words.flag("keep", plan.keep);
-    words.flag("skip-unsupported", plan.skip_unsupported);
-    words.one("lock-service", &plan.lock_service, &usual.lock_service);
-    words.some("fits", plan.fits.as_ref());
-    words.some("demand", plan.demand.as_ref());
-    if let Some(search) = search {
-        let usual = CapacityPlan::default();
-        words.list("slo", &search.slo, &usual.slo);
-        words.one("budget", &search.budget, &usual.budget);
-        words.one("probes", &search.probes, &usual.probes);
-        words.one("within", &search.within, &usual.within);
-        words.some("growth", search.growth.as_ref());
-        words.flag("shared-machine", search.shared_machine);
+    let searches = plan.capacity.is_some();
+    let command = if searches { "capacity" } else { "run" };
+    let mut line = format!("acidtest {command} {}", quoted(&plan.workload));
+    let mut add = |name: &str, words: &[String]| {
+        line.extend([" --", name]);
+        if !words.is_empty() {
+            line.extend([" ", &*quoted(&words.join(","))]);
+        }
+    };
+    for option in OPTIONS.iter().filter(|option| option.is_said(plan)) {
+        add(option.name(searches), &option.typed(plan));
     }
     for (name, value) in &plan.parameters {
         let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-        words.list(&name.replace('_', "-"), &values.iter().map(word).collect::<Vec<_>>(), &[]);
+        add(&name.replace('_', "-"), &values.iter().map(word).collect::<Vec<_>>());
     }
-    words.0.join(" ")
+    line
 }
 
 /// A parameter's value as it is typed.
 fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-struct Words(Vec<String>);
-
-impl Words {
-    fn some(&mut self, option: &str, value: Option<&impl Display>) {
-        if let Some(value) = value {
-            self.0.push(format!("--{option} {}", quoted(&value.to_string())));
-        }
-    }
-
-    fn one<T: Display + PartialEq>(&mut self, option: &str, value: &T, usual: &T) {
-        self.some(option, Some(value).filter(|value| *value != usual));
-    }
-
-    fn list<T: Display + PartialEq>(&mut self, option: &str, values: &[T], usual: &[T]) {
-        if values != usual {
-            let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-            self.some(option, Some(&values.join(",")));
-        }
-    }
-
-    fn flag(&mut self, option: &str, is_set: bool) {
-        if is_set {
-            self.0.push(format!("--{option}"));
-        }
-    }
 }
 
 #[cfg(test)]

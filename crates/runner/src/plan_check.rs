@@ -74,8 +74,7 @@ impl<'a> GivenOptions<'a> {
     /// The option that a key of the plan has on the command line.
     fn option(&self, key: &str) -> String {
         let name = match option_of(key) {
-            Some(_) if self.searches && key == "duration" => "hold",
-            Some(option) => option.long,
+            Some(option) => option.name(self.searches),
             None if key == "commands" => "on-kill (-stop, -start, -pause, -resume)",
             // a parameter of the workload
             None => key,

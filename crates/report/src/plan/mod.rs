@@ -1,6 +1,7 @@
 //! The plan of a run: a grid of cells, and how each of them is driven.
 
 mod options;
+mod typed;
 
 use std::{collections::BTreeMap, time::Duration};
 

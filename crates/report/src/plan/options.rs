@@ -7,7 +7,7 @@ use acidtest_model::{
     Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
 
-use super::{ArrivalKind, Plan, RefusedKind};
+use super::{ArrivalKind, Plan, RefusedKind, typed::Typed};
 
 /// An option of a plan.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub struct PlanOption {
     pub key: &'static str,
     /// The table of the plan in which the key stands (`[capacity]`); none for the plan itself.
     pub table: Option<&'static str>,
-    /// Its name on the command line, without the dashes.
+    /// Its name on the command line of a run, without the dashes.
     pub long: &'static str,
     /// What it is about.
     pub group: Group,
@@ -44,10 +44,34 @@ impl PlanOption {
         [Some(self.key), self.table].into_iter().flatten()
     }
 
+    /// Its name on the command line, without the dashes, where the plan is of a search for a capacity or not.
+    #[must_use]
+    pub fn name(&self, searches: bool) -> &'static str {
+        if searches && self.key == "duration" { "hold" } else { self.long }
+    }
+
     /// Whether it has its default in a plan.
     #[must_use]
     pub fn is_usual(&self, plan: &Plan) -> bool {
         self.value.is_usual(plan)
+    }
+
+    /// Whether it is to be typed to get this plan.
+    #[must_use]
+    pub fn is_said(&self, plan: &Plan) -> bool {
+        match (self.key, &plan.capacity) {
+            // an adaptive search is one that does not say it, and its default is another
+            ("duration", Some(search)) => !search.adaptive,
+            // a sequence begins at its beginning, and so without one
+            ("warmup", _) if plan.trace.is_some() => false,
+            _ => !self.is_usual(plan),
+        }
+    }
+
+    /// Its value in a plan as it is typed: the words of a list, or one; none of a flag, and none where there is no value.
+    #[must_use]
+    pub fn typed(&self, plan: &Plan) -> Vec<String> {
+        self.value.typed(plan)
     }
 }
 
@@ -60,6 +84,7 @@ pub fn option_of(key: &str) -> Option<&'static PlanOption> {
 /// The value of an option in a plan, whatever its type is.
 trait Value: Debug + Sync {
     fn is_usual(&self, plan: &Plan) -> bool;
+    fn typed(&self, plan: &Plan) -> Vec<String>;
 }
 
 /// Where a value of this type is in a plan.
@@ -69,9 +94,13 @@ struct Place<T> {
     is_usual: fn(&T) -> bool,
 }
 
-impl<T: Debug> Value for Place<T> {
+impl<T: Debug + Typed> Value for Place<T> {
     fn is_usual(&self, plan: &Plan) -> bool {
         (self.get)(plan).is_none_or(self.is_usual)
+    }
+
+    fn typed(&self, plan: &Plan) -> Vec<String> {
+        (self.get)(plan).map_or_else(Vec::new, Typed::typed)
     }
 }
 

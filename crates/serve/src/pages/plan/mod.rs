@@ -29,6 +29,9 @@ use crate::{
 /// The workload of a form that names none.
 const FIRST: &str = "inventory";
 
+/// The options of which the form offers each value.
+const CHOSEN: [&str; 4] = ["store", "lock", "durability", "tls"];
+
 /// How the workload is driven: the option, its name on the form, what to write, and what it is if nothing is written.
 const DRIVING: [(&str, &str, &str, &str); 6] = [
     ("clients", "Clients", "at once; several, as 1,4,16 or 3..66:9, are each run", "16"),
