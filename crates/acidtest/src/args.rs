@@ -2,22 +2,17 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use acidtest_model::{
-    Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
-};
-use acidtest_report::{ArrivalKind, CapacityPlan, Plan, RefusedKind, RunResult};
+use acidtest_model::Durability;
+use acidtest_report::{CapacityPlan, Plan, RunResult};
 use acidtest_runner::Failure;
-use clap::{
-    Args, Parser, Subcommand, ValueEnum,
-    builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser},
-};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     commands::{compare::Compare, report::Report},
-    order::LOCK_SERVICES,
-    parameter_arguments::{NumberList, Offering, ParameterArguments, ReadAsLists, no_group, store, workload},
+    option_arguments::{Data, Driving, GivenValues, Grid, OptionArguments, Room, Search},
+    parameter_arguments::{Offering, ParameterArguments, ReadAsLists, store, workload},
 };
 
 const EXIT_CODES: &str = "\
@@ -133,7 +128,7 @@ Examples:
 pub(crate) struct Run {
     /// What is searched for, of a search for a capacity.
     #[arg(skip)]
-    pub(crate) search: Option<Search>,
+    pub(crate) search: Option<OptionArguments<Search>>,
     // before the others, which take what was typed
     #[command(flatten)]
     pub(crate) as_lists: ReadAsLists,
@@ -144,10 +139,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
 
-    #[command(flatten)]
-    pub(crate) grid: Grid,
-    #[command(flatten)]
-    pub(crate) driving: Driving,
+    #[command(flatten, next_help_heading = "Grid")]
+    pub(crate) grid: OptionArguments<Grid>,
+    #[command(flatten, next_help_heading = "Driving")]
+    pub(crate) driving: OptionArguments<Driving>,
     #[command(flatten)]
     pub(crate) parameters: ParameterArguments,
     #[command(flatten)]
@@ -178,194 +173,8 @@ Examples:
 pub(crate) struct Capacity {
     #[command(flatten)]
     pub(crate) run: Run,
-    #[command(flatten)]
-    pub(crate) search: Search,
-}
-
-/// What a search for a capacity looks for.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Search")]
-pub(crate) struct Search {
-    /// What must hold: p50, p99, p99.9, max or the like of response times, of each operation apart or of the one named
-    /// (p99<20ms, capture:p99<5ms), and errors, which are failed, given up, unknown and never started over offered
-    /// (errors<0.1%) [default: p99<20ms,errors<0.1%]
-    #[arg(long, value_delimiter = ',', value_name = "OBJECTIVE,...", allow_hyphen_values = true)]
-    pub(crate) slo: Option<Vec<Objective>>,
-    /// How the demand grows: 3%/month, or a day, week or year
-    #[arg(long, value_name = "GROWTH", allow_hyphen_values = true)]
-    pub(crate) growth: Option<Growth>,
-    /// Most time that the search on a cell takes; it ends sooner where it knows enough [default: 10m]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) budget: Option<Span>,
-    /// Most probes of a search, whatever they take, 8 to 1,000 [default: 1000]
-    #[arg(long, value_name = "N")]
-    pub(crate) probes: Option<u32>,
-    /// How near the even odds are to be before a rate is confirmed: half of their 95 % interval [default: 3.5%]
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
-    pub(crate) within: Option<Share>,
-    /// Judge probes also while other programs use a quarter of the machine or more: the capacity is then that beside them
-    #[arg(long)]
-    pub(crate) shared_machine: bool,
-}
-
-impl Search {
-    fn given(&self) -> impl Iterator<Item = &'static str> {
-        let given = [
-            ("slo", self.slo.is_some()),
-            ("growth", self.growth.is_some()),
-            ("budget", self.budget.is_some()),
-            ("probes", self.probes.is_some()),
-            ("within", self.within.is_some()),
-            ("shared_machine", self.shared_machine),
-        ];
-        given.into_iter().filter_map(|(key, given)| given.then_some(key))
-    }
-
-    /// Makes the plan one of a search, with the values that were given.
-    fn apply_to(&self, plan: &mut Plan) {
-        let search = plan.capacity.get_or_insert_with(CapacityPlan::default);
-        set(&mut search.slo, self.slo.as_ref());
-        set(&mut search.budget, self.budget.as_ref());
-        set(&mut search.probes, self.probes.as_ref());
-        set(&mut search.within, self.within.as_ref());
-        search.growth = self.growth.or(search.growth);
-        search.shared_machine |= self.shared_machine;
-    }
-}
-
-/// The grid of cells: each list is an axis.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Grid")]
-pub(crate) struct Grid {
-    /// Stores to start privately, or addresses of your own [default: sqlite]
-    #[arg(long, value_delimiter = ',', value_name = "STORE,...", value_parser = store(), hide_possible_values = true)]
-    pub(crate) store: Option<Vec<String>>,
-    /// Lock modes: none, soft, hard, native [default: native]
-    #[arg(long, value_delimiter = ',', value_name = "LOCK,...", value_parser = Offering::new(Lock::from_str, Lock::ALL.map(Lock::name)), hide_possible_values = true)]
-    pub(crate) lock: Option<Vec<Lock>>,
-    /// Durability levels of private servers: none, process, disk [default: disk]
-    #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...", value_parser = Offering::new(Durability::from_str, Durability::ALL.map(Durability::name)), hide_possible_values = true)]
-    pub(crate) durability: Option<Vec<Durability>>,
-    /// TLS to private servers: off, on; your own server's address says it by itself [default: off]
-    #[arg(long, value_delimiter = ',', value_name = "off|on,...", value_parser = Offering::new(Encryption::from_str, Encryption::ALL.map(Encryption::name)), hide_possible_values = true)]
-    pub(crate) tls: Option<Vec<Encryption>>,
-    /// Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random),
-    /// restart@5s, pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients
-    /// disconnect@3s, stall@3s:2s; together as kill@3s+pause@6s:1s [default: none]
-    #[arg(long, value_delimiter = ',', value_name = "FAULT,...")]
-    pub(crate) fault: Option<Vec<Faults>>,
-    #[command(flatten)]
-    pub(crate) commands: FaultCommands,
-    /// Numbers of clients; 3..66:9 is 3, 12, 21, … 66 [default: 16]
-    #[arg(long, value_delimiter = ',', value_name = "N,...")]
-    pub(crate) clients: Option<Vec<NumberList>>,
-    /// Trials of each cell, interleaved [default: 1]
-    #[arg(long)]
-    pub(crate) trials: Option<u32>,
-    /// Leave out what a store cannot do, instead of refusing the plan
-    #[arg(long)]
-    pub(crate) skip_unsupported: bool,
-    /// The server that keeps hard locks for stores without locks of their own: redis, postgres or an
-    /// address [default: redis]
-    #[arg(long, value_name = "STORE", value_parser = Offering::new(StringValueParser::new(), LOCK_SERVICES), hide_possible_values = true)]
-    pub(crate) lock_service: Option<String>,
-}
-
-/// The user's own commands for faults on servers of the user's own.
-#[derive(Debug, Args)]
-pub(crate) struct FaultCommands {
-    /// Shell command that kills your own server, for --fault kill; at most 60 s
-    #[arg(id = "on_kill", long = "on-kill", value_name = "COMMAND")]
-    pub(crate) kill: Option<String>,
-    /// Shell command that stops it in order, for --fault restart
-    #[arg(id = "on_stop", long = "on-stop", value_name = "COMMAND")]
-    pub(crate) stop: Option<String>,
-    /// Shell command that starts it again, after a kill or a restart
-    #[arg(id = "on_start", long = "on-start", value_name = "COMMAND")]
-    pub(crate) start: Option<String>,
-    /// Shell command that makes it stand still, for --fault pause
-    #[arg(id = "on_pause", long = "on-pause", value_name = "COMMAND")]
-    pub(crate) pause: Option<String>,
-    /// Shell command that lets it go on
-    #[arg(id = "on_resume", long = "on-resume", value_name = "COMMAND")]
-    pub(crate) resume: Option<String>,
-}
-
-impl FaultCommands {
-    /// Those that were given.
-    pub(crate) fn given(&self) -> Commands {
-        let Self { kill, stop, start, pause, resume } = self;
-        let [kill, stop, start, pause, resume] = [kill, stop, start, pause, resume].map(Clone::clone);
-        Commands { kill, stop, start, pause, resume }
-    }
-}
-
-/// How every trial is driven.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Driving")]
-pub(crate) struct Driving {
-    /// Length of the measured part (10s, 1m 30s) [default: 10s]
-    #[arg(long, conflicts_with = "ops")]
-    pub(crate) duration: Option<Span>,
-    /// Length of the measured part in operations over all clients
-    #[arg(long)]
-    pub(crate) ops: Option<u64>,
-    /// Driven but not recorded before the measured part [default: 2s]
-    #[arg(long)]
-    pub(crate) warmup: Option<Span>,
-    /// Open loop: operations a second over all clients, of all kinds together: half of those of the inventory are captures, so that
-    /// 8,000 orders a second are 16000 [default: closed loop]
-    #[arg(long, value_delimiter = ',', value_name = "RATE,...", value_parser = positive)]
-    pub(crate) rate: Option<Vec<f64>>,
-    /// How an open loop's arrivals are spaced [default: poisson]
-    #[arg(long, value_parser = one_of(ArrivalKind::ALL.map(|each| (each.name(), each.meaning()))).try_map(|word| word.parse::<ArrivalKind>()))]
-    pub(crate) arrivals: Option<ArrivalKind>,
-    /// Longest time for an operation with all its attempts; then it is unknown [default: 10s]
-    #[arg(long)]
-    pub(crate) timeout: Option<Span>,
-    /// Longest time to open a connection, TLS and login included: more for a server that is slow to take many clients [default: 5s]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) connect_timeout: Option<Span>,
-    /// Attempts after a conflict [default: 100]
-    #[arg(long)]
-    pub(crate) max_retries: Option<u32>,
-    /// What a client does after a refused operation; with --trace it tries again [default: count]
-    #[arg(long, value_parser = one_of(RefusedKind::ALL.map(|each| (each.name(), each.meaning()))).try_map(|word| word.parse::<RefusedKind>()))]
-    pub(crate) on_refused: Option<RefusedKind>,
-    /// Share of the time in which each client works, above 0 to 1; it rests in between [default: 1]
-    #[arg(long, value_name = "SHARE", conflicts_with = "rate")]
-    pub(crate) duty: Option<f64>,
-    /// Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds
-    /// in order; one that is refused waits 5 ms and is tried again by itself; the final stock must be the
-    /// sequence's own
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100000",
-          value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with_all = ["ops", "duration", "rate", "warmup"])]
-    pub(crate) trace: Option<u64>,
-    /// Threads that drive the clients, over all processes, at most 1024; embedded stores have one a
-    /// client [default: one a core, or fewer in a closed loop beside a server on this machine]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) threads: Option<u32>,
-    /// Processes that drive the clients, at most 64 [default: this one; 2 with --fault stall]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) processes: Option<u32>,
-    /// Seed of every random number [default: 42]
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-}
-
-/// One of a few words, which the help shows with what they mean.
-fn one_of<const N: usize>(words: [(&'static str, &'static str); N]) -> PossibleValuesParser {
-    PossibleValuesParser::new(words.map(|(word, meaning)| PossibleValue::new(word).help(meaning)))
-}
-
-/// A rate as demands are written (`8000`, `350M/day`), in operations a second.
-fn positive(text: &str) -> Result<f64, String> {
-    no_group(text)?;
-    let rate = text.parse::<f64>().ok().or_else(|| text.parse().ok().map(|PerSecond(rate)| rate));
-    match rate {
-        Some(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
-        _ => Err("must be a number above 0, such as 8000 or 8000/s; a comma separates several".to_owned()),
-    }
+    #[command(flatten, next_help_heading = "Search")]
+    pub(crate) search: OptionArguments<Search>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -381,15 +190,8 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data and results")]
 pub(crate) struct Output {
-    /// acidtest's own schema, database or prefix [default: acidtest]
-    #[arg(long)]
-    pub(crate) namespace: Option<String>,
-    /// Replace the namespace if a run of acidtest has left it there
-    #[arg(long)]
-    pub(crate) replace: bool,
-    /// Leave the namespace on your own server at the end
-    #[arg(long)]
-    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) data: OptionArguments<Data>,
     /// Result file (*.json), or the folder for it [default: results]
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
@@ -402,7 +204,7 @@ pub(crate) struct Output {
     #[command(flatten)]
     pub(crate) quiet_machine: QuietOption,
     #[command(flatten)]
-    pub(crate) room: Room,
+    pub(crate) room: OptionArguments<Room>,
     #[command(flatten)]
     pub(crate) needs: NeedsOptions,
     /// Write the plan to a file, without passwords, and do not run it
@@ -436,44 +238,28 @@ pub(crate) struct NeedsOptions {
     pub(crate) dry_run: bool,
 }
 
-/// What the rows of a table are to fit into.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Room {
-    /// Memory or disk: say how many rows of parcels fit into it (30.7GB, 16GiB), and for how long
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(crate) fits: Option<Bytes>,
-    /// Rows that come, with --fits: 4051/s, 350M/day; if not given, the 4,051/s of the study of parcels. Of a search for a
-    /// capacity: the operations that it is held against
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub(crate) demand: Option<PerSecond>,
-}
-
-impl Room {
-    fn apply_to(self, plan: &mut Plan) {
-        plan.fits = self.fits.or(plan.fits);
-        plan.demand = self.demand.or(plan.demand);
-    }
-
+impl OptionArguments<Room> {
     /// Asks this of a result that is there.
     ///
     /// # Errors
     /// Nothing in it says how large a table was.
-    pub(crate) fn ask(self, result: &mut RunResult) -> Result<(), Failure> {
+    pub(crate) fn ask(&self, result: &mut RunResult) -> Result<(), Failure> {
+        let Plan { fits, demand, .. } = self.given.plan;
         let mut trials = result.cells.iter().flat_map(|cell| &cell.trials);
         let searched = result.plan.capacity.is_some();
-        if self.fits.or(result.plan.fits).is_none() && self.demand.is_some() && !searched {
+        if fits.or(result.plan.fits).is_none() && demand.is_some() && !searched {
             return Err(Failure::Usage(
                 "--demand has no effect here: it is held against the rows that fit\n  remedy: name a size with --fits".to_owned(),
             ));
         }
-        if self.fits.is_some() && trials.all(|trial| trial.size.is_none()) {
+        if fits.is_some() && trials.all(|trial| trial.size.is_none()) {
             return Err(Failure::Usage(format!(
                 "--fits has no effect here: run {} does not say how large its table was\n  remedy: leave it out",
                 result.run
             )));
         }
-        self.apply_to(&mut result.plan);
-        if searched && (self.fits.is_some() || self.demand.is_some()) {
+        self.given.apply_to(&mut result.plan);
+        if searched && (fits.is_some() || demand.is_some()) {
             result.find_capacities().map_err(|error| Failure::Usage(error.to_string()))?;
         }
         Ok(())
@@ -557,7 +343,7 @@ pub(crate) struct Show {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Format,
     #[command(flatten)]
-    pub(crate) room: Room,
+    pub(crate) room: OptionArguments<Room>,
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\
@@ -589,112 +375,41 @@ pub(crate) struct Host {
 }
 
 impl Run {
+    /// The options of the plan that were given.
+    fn options(&self) -> impl Iterator<Item = &GivenValues> {
+        let Output { data, room, .. } = &self.output;
+        let search = self.search.iter().map(|search| &search.given);
+        [&self.grid.given, &self.driving.given, &data.given, &room.given].into_iter().chain(search)
+    }
+
     /// The keys of the plan, and the workload's parameters, that were given as options.
     pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
-        let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
-        let given = [
-            ("stores", grid.store.is_some()),
-            ("trials", grid.trials.is_some()),
-            ("timeout", driving.timeout.is_some()),
-            ("connect_timeout", driving.connect_timeout.is_some()),
-            ("seed", driving.seed.is_some()),
-            ("namespace", output.namespace.is_some()),
-            ("locks", grid.lock.is_some()),
-            ("durability", grid.durability.is_some()),
-            ("tls", grid.tls.is_some()),
-            ("faults", grid.fault.is_some()),
-            ("commands", !grid.commands.given().is_empty()),
-            ("clients", grid.clients.is_some()),
-            ("lock_service", grid.lock_service.is_some()),
-            ("duration", driving.duration.is_some()),
-            ("ops", driving.ops.is_some()),
-            ("warmup", driving.warmup.is_some()),
-            ("rates", driving.rate.is_some()),
-            ("arrivals", driving.arrivals.is_some()),
-            ("max_retries", driving.max_retries.is_some()),
-            ("on_refused", driving.on_refused.is_some()),
-            ("duty", driving.duty.is_some()),
-            ("trace", driving.trace.is_some()),
-            ("threads", driving.threads.is_some()),
-            ("processes", driving.processes.is_some()),
-            ("replace", output.replace),
-            ("keep", output.keep),
-            ("fits", output.room.fits.is_some()),
-            ("demand", output.room.demand.is_some()),
-        ];
-        let given = given.into_iter().filter_map(|(key, given)| given.then_some(key));
-        let given = given.chain(self.search.iter().flat_map(Search::given));
-        given.chain(self.parameters.values().map(|(name, _)| name))
+        let parameters = self.parameters.values().map(|(name, _)| name);
+        self.options().flat_map(GivenValues::keys).chain(parameters)
     }
 
     /// Overwrites the plan's values by those that were given on the command line.
     pub(crate) fn apply_to(&self, plan: &mut Plan) {
-        let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
-        if let Some(search) = &self.search {
+        let is_given = |key: &str| self.given().any(|given| given == key);
+        let usual = Plan::of(&plan.workload).duration;
+        if self.search.is_some() {
             // a file that says how long a trial is measured says it of a probe, too
             let begins = plan.capacity.is_none();
-            let is_said = plan.duration != Plan::of(&plan.workload).duration || driving.duration.is_some();
+            let is_said = plan.duration != usual || is_given("duration");
             if begins && !is_said {
                 plan.duration = CapacityPlan::HOLD;
             }
-            search.apply_to(plan);
-            if let Some(search) = &mut plan.capacity {
-                search.adaptive =
-                    driving.duration.is_none() && if begins { !is_said } else { search.adaptive };
-            }
+            let search = plan.capacity.get_or_insert_default();
+            search.adaptive = !is_given("duration") && if begins { !is_said } else { search.adaptive };
         }
-        set(&mut plan.stores, grid.store.as_ref());
-        set(&mut plan.locks, grid.lock.as_ref());
-        set(&mut plan.durability, grid.durability.as_ref());
-        set(&mut plan.tls, grid.tls.as_ref());
-        set(&mut plan.faults, grid.fault.as_ref());
-        let Commands { kill, stop, start, pause, resume } = grid.commands.given();
-        let commands = &mut plan.commands;
-        for (key, given) in [
-            (&mut commands.kill, kill),
-            (&mut commands.stop, stop),
-            (&mut commands.start, start),
-            (&mut commands.pause, pause),
-            (&mut commands.resume, resume),
-        ] {
-            *key = given.or(key.take());
-        }
-        if let Some(clients) = &grid.clients {
-            plan.clients = clients.iter().flat_map(|numbers| numbers.0.clone()).collect();
-        }
-        plan.skip_unsupported |= grid.skip_unsupported;
-        set(&mut plan.lock_service, grid.lock_service.as_ref());
-        set(&mut plan.trials, grid.trials.as_ref());
-        set(&mut plan.duration, driving.duration.as_ref());
-        if driving.duration.is_some() {
+        // one length of the measured part replaces another
+        if is_given("duration") {
             plan.ops = None;
-        } else if driving.ops.is_some() || driving.trace.is_some() {
-            plan.duration = Plan::of(&plan.workload).duration;
+        } else if is_given("ops") || is_given("trace") {
+            plan.duration = usual;
         }
-        plan.ops = driving.ops.or(plan.ops);
-        set(&mut plan.warmup, driving.warmup.as_ref());
-        set(&mut plan.rates, driving.rate.as_ref());
-        set(&mut plan.arrivals, driving.arrivals.as_ref());
-        set(&mut plan.timeout, driving.timeout.as_ref());
-        set(&mut plan.connect_timeout, driving.connect_timeout.as_ref());
-        set(&mut plan.max_retries, driving.max_retries.as_ref());
-        set(&mut plan.on_refused, driving.on_refused.as_ref());
-        set(&mut plan.duty, driving.duty.as_ref());
-        plan.trace = driving.trace.or(plan.trace);
-        plan.threads = driving.threads.or(plan.threads);
-        plan.processes = driving.processes.or(plan.processes);
-        set(&mut plan.seed, driving.seed.as_ref());
-        set(&mut plan.namespace, output.namespace.as_ref());
-        plan.replace |= output.replace;
-        plan.keep |= output.keep;
-        output.room.apply_to(plan);
+        self.options().for_each(|given| given.apply_to(plan));
         plan.parameters.extend(self.parameters.values().map(|(name, value)| (name.to_owned(), value)));
-    }
-}
-
-fn set<T: Clone>(value: &mut T, given: Option<&T>) {
-    if let Some(given) = given {
-        value.clone_from(given);
     }
 }
 
@@ -721,55 +436,5 @@ mod tests {
             lines.len() + command.get_subcommands().map(look).sum::<usize>()
         }
         assert!(look(&Arguments::command()) >= 50);
-    }
-
-    /// The help of an option names the default that a plan has.
-    #[test]
-    fn the_help_names_the_real_defaults() {
-        let plan_of_inventory = Plan::of("inventory");
-        let plan = toml::Value::try_from(&plan_of_inventory).unwrap();
-        let command = Arguments::command();
-        let run = command.find_subcommand("run").unwrap();
-        let mut seen = 0;
-        for argument in run.get_arguments() {
-            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-            let Some((_, said)) = help.split_once("[default: ") else { continue };
-            let name = argument.get_id().as_str();
-            // the folder of results and the format of the output are in no plan
-            if ["out", "format"].contains(&name) {
-                continue;
-            }
-            let named: Vec<String> = acidtest_workloads::WORKLOADS
-                .iter()
-                .flat_map(|kind| (kind.parameters)())
-                .filter(|parameter| parameter.name == name)
-                .map(|parameter| parameter.default)
-                .collect();
-            if !named.is_empty() {
-                // a parameter may have another default in each workload that has it
-                let missing = named.iter().find(|default| !help.contains(&format!("[default: {default}]")));
-                assert_eq!(missing, None, "--{name}");
-                seen += 1;
-                continue;
-            }
-            let plural = format!("{name}s");
-            let value = [name, &plural].into_iter().find_map(|key| plan.get(key));
-            let real = match value {
-                Some(toml::Value::Array(values)) => values[0].to_string(),
-                Some(value) => value.to_string(),
-                None if name == "connect_timeout" => plan_of_inventory.connect_timeout.to_string(),
-                None if name == "duty" => plan_of_inventory.duty.to_string(),
-                None if name == "threads" => {
-                    "one a core, or fewer in a closed loop beside a server on this machine".to_owned()
-                }
-                None if name == "fault" => "none".to_owned(),
-                None if name == "tls" => plan_of_inventory.tls[0].to_string(),
-                None if name == "processes" => "this one; 2 with --fault stall".to_owned(),
-                None => "closed loop".to_owned(),
-            };
-            assert_eq!(said.trim_end_matches(']'), real.trim_matches('"'), "--{name}");
-            seen += 1;
-        }
-        assert!(seen >= 20, "{seen} defaults are documented");
     }
 }

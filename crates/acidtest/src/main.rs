@@ -19,6 +19,7 @@ mod gateway_arguments;
 mod help;
 mod interrupt;
 mod needs;
+mod option_arguments;
 mod order;
 mod output;
 #[cfg(test)]

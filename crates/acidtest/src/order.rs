@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use acidtest_model::{Hosting, Span};
-use acidtest_report::{CapacityPlan, CellResult, Plan, RefusedKind, RunResult, count};
+use acidtest_report::{CapacityPlan, CellResult, LOCK_SERVICES, Plan, RefusedKind, RunResult, count};
 use acidtest_runner::{
     Cell, Failure, Grid, Order, Target,
     plan_check::{self, GivenOptions},
@@ -187,9 +187,6 @@ pub(crate) fn settle(order: &mut Order) {
     }
 }
 
-/// The stores that can keep hard locks for others.
-pub(crate) const LOCK_SERVICES: [&str; 2] = ["redis", "postgres"];
-
 /// The server that keeps hard locks for stores that have none of their own; none where no cell needs it, so that it
 /// need not be in this build.
 fn lock_service(
@@ -215,7 +212,7 @@ fn lock_service(
 /// The rest of an interrupted run: its plan, checked again, and the result so far.
 pub(crate) fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     let mut begun = output::load(file)?;
-    if run.grid.commands.given() != begun.plan.commands {
+    if run.grid.given.plan.commands != begun.plan.commands {
         // a result file may come from anywhere: what it says is not run
         return Err(no_going_on(
             file,

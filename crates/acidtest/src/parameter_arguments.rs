@@ -1,54 +1,12 @@
-//! Options that are not written out in [`args`](crate::args): numbers in ranges, and every parameter of a workload,
-//! which has an option of its own.
+//! The parameters of workloads as arguments of the command line: each is an option of its own.
 
-use std::str::FromStr;
-
+use acidtest_report::{LONGEST_RANGE, no_group, number_range};
 use acidtest_workloads::{Parameter, WORKLOADS, WorkloadKind};
 use clap::{
     Arg, ArgMatches, Args, Command, FromArgMatches,
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 use serde_json::Value;
-
-/// Most numbers that a range may stand for, and most values of a parameter.
-const MOST: usize = 10_000;
-
-/// A number, or several as `FIRST..LAST:STEP`, the last included.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NumberList(pub(crate) Vec<u32>);
-
-impl FromStr for NumberList {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        no_group(text)?;
-        let numbers = match range(text) {
-            Some(range) => range?,
-            None => vec![text.parse().map_err(|_| "write a number, or FIRST..LAST:STEP".to_owned())?],
-        };
-        let narrow = |number: u64| u32::try_from(number).ok().filter(|number| (1..=100_000).contains(number));
-        let narrow: Option<Vec<u32>> = numbers.into_iter().map(narrow).collect();
-        narrow.map(Self).ok_or_else(|| "must be between 1 and 100,000".to_owned())
-    }
-}
-
-/// The numbers that a range like `3..66:9` stands for; none if the text is no range.
-fn range(text: &str) -> Option<Result<Vec<u64>, String>> {
-    let (first, rest) = text.split_once("..")?;
-    let (last, step) = rest.split_once(':').unwrap_or((rest, "1"));
-    let [first, last, step] = [first, last, step].map(|part| part.parse::<u64>().ok());
-    let (first, last, step) = (first?, last?, step?);
-    if step == 0 || last < first {
-        return Some(Err(format!("\"{text}\" holds nothing: write FIRST..LAST:STEP, as in 3..66:9")));
-    }
-    let step = usize::try_from(step).unwrap_or(usize::MAX);
-    let numbers: Vec<u64> = (first..=last).step_by(step).take(MOST + 1).collect();
-    Some(if numbers.len() > MOST {
-        Err(format!("\"{text}\" holds more than {MOST} numbers"))
-    } else {
-        Ok(numbers)
-    })
-}
 
 /// A word of the command line as the value of a parameter: a boolean, a whole number, another number, or the word
 /// itself.
@@ -70,19 +28,10 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Refuses a number that begins with zeros that mean nothing: whoever writes 70,000 has written 70 and 000.
-pub(crate) fn no_group(text: &str) -> Result<(), String> {
-    let is_number = text.bytes().all(|letter| letter.is_ascii_digit());
-    if text.len() > 1 && text.starts_with('0') && is_number {
-        return Err("a comma separates values, and no number begins with 0: write 8,000 as 8000".to_owned());
-    }
-    Ok(())
-}
-
 /// Checks a word of the command line: a range must make numbers. Any other word but a group of digits is accepted.
 fn word(text: &str) -> Result<String, String> {
     no_group(text)?;
-    range(text).transpose().map(|_| text.to_owned())
+    number_range(text).transpose().map(|_| text.to_owned())
 }
 
 /// Lists of the command line that may have been meant for one number with a comma in it.
@@ -155,7 +104,7 @@ impl ParameterArguments {
     /// Each parameter with its value, or with the list of its values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
         self.0.iter().map(|(name, texts)| {
-            let one = |text: &String| match range(text) {
+            let one = |text: &String| match number_range(text) {
                 Some(Ok(numbers)) => numbers.into_iter().map(Value::from).collect(),
                 _ => vec![value(text)],
             };
@@ -291,12 +240,12 @@ impl FromArgMatches for ParameterArguments {
         let given: Vec<_> = given.collect();
         for (name, texts) in &given {
             let stands_for =
-                |text: &String| range(text).and_then(Result::ok).map_or(1, |numbers| numbers.len());
-            if texts.iter().map(stands_for).sum::<usize>() > MOST {
+                |text: &String| number_range(text).and_then(Result::ok).map_or(1, |numbers| numbers.len());
+            if texts.iter().map(stands_for).sum::<usize>() > LONGEST_RANGE {
                 let name = name.replace('_', "-");
                 return Err(clap::Error::raw(
                     clap::error::ErrorKind::InvalidValue,
-                    format!("--{name} has more than {MOST} values\n"),
+                    format!("--{name} has more than {LONGEST_RANGE} values\n"),
                 ));
             }
         }
@@ -320,25 +269,6 @@ impl FromArgMatches for ParameterArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_range_holds_its_ends() {
-        assert_eq!("3..66:9".parse(), Ok(NumberList(vec![3, 12, 21, 30, 39, 48, 57, 66])));
-        assert_eq!("2..4".parse(), Ok(NumberList(vec![2, 3, 4])));
-        assert_eq!("16".parse(), Ok(NumberList(vec![16])));
-        for (text, said) in [
-            ("5..3", "holds nothing"),
-            ("1..9:0", "holds nothing"),
-            ("0", "between 1 and"),
-            ("00", "no number begins with 0"),
-            ("1..1000000", "more than"),
-            ("x", "write a number"),
-            ("1..x", "write a number"),
-        ] {
-            let error = text.parse::<NumberList>().unwrap_err();
-            assert!(error.contains(said), "{text}: {error}");
-        }
-    }
 
     #[test]
     fn a_list_that_looks_like_one_number_is_told_and_no_other() {

@@ -52,7 +52,8 @@ pub use markdown::markdown;
 pub use notes::OTHERS;
 pub use page::{NamedResult, STYLE, findings, page};
 pub use plan::{
-    ArrivalKind, CELLS, CapacityPlan, Group, OPTIONS, Plan, PlanOption, RefusedKind, TRIALS, option_of,
+    ArrivalKind, CELLS, CapacityPlan, Group, LOCK_SERVICES, LONGEST_RANGE, OPTIONS, Plan, PlanOption,
+    RefusedKind, TRIALS, Takes, no_group, number_range, option_of,
 };
 pub use price::Price;
 pub use read::{UnreadableResult, read};

@@ -10,7 +10,11 @@ use acidtest_report::{NamedResult, RunResult, csv, markdown, page};
 use acidtest_runner::Failure;
 use clap::Args;
 
-use crate::{args::Room, exit::Status, output};
+use crate::{
+    exit::Status,
+    option_arguments::{OptionArguments, Room},
+    output,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +44,7 @@ pub(crate) struct Report {
     #[arg(long, value_name = "FILE|-")]
     csv: Option<PathBuf>,
     #[command(flatten)]
-    room: Room,
+    room: OptionArguments<Room>,
 }
 
 pub(crate) fn report(report: &Report) -> Result<Status, Failure> {

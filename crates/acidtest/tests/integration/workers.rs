@@ -415,7 +415,7 @@ fn what_clients_cannot_have_done_to_them_is_refused() {
         ("--store sqlite --fault disconnect@1s", "has no connections"),
         ("--store sqlite --processes 3 --clients 2", "a process without a client does nothing"),
         ("--store sqlite --processes 2 --trace 100", "taken in order, in one process"),
-        ("--store sqlite --processes 65", "1..=64"),
+        ("--store sqlite --processes 65", "must be between 1 and 64"),
         ("--store redis --fault stall@1s", "a stall has an end"),
         ("--store redis --fault stall:locks@1s:1s", "done to clients"),
         ("--store redis --fault disconnect@1s:1s", "connect again at once"),

@@ -12,8 +12,11 @@ use acidtest_workloads::Values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::options::{Group, OPTIONS, PlanOption, option_of};
 use self::options::{is_usual, usual};
+pub use self::{
+    options::{Group, OPTIONS, PlanOption, option_of},
+    typed::{LONGEST_RANGE, Takes, no_group, number_range},
+};
 
 /// The spacing of an open loop's arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -88,6 +91,9 @@ impl RefusedKind {
 }
 
 words!(RefusedKind, "way to go on after a refusal");
+
+/// The stores that can keep hard locks for others.
+pub const LOCK_SERVICES: [&str; 2] = ["redis", "postgres"];
 
 /// Most cells of a run; it is bounded because cells are compared with each other.
 pub const CELLS: usize = 10_000;

@@ -1,5 +1,5 @@
-//! The options of a plan. Each has one entry here: its key, its type, its default, and its names. Whatever goes through
-//! options takes them from here.
+//! The options of a plan. Each has one entry here: its key, its type, its default, its name on the command line, and what
+//! the help says of it. Whatever goes through options takes them from here.
 
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
@@ -7,7 +7,10 @@ use acidtest_model::{
     Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
 
-use super::{ArrivalKind, Plan, RefusedKind, typed::Typed};
+use super::{
+    ArrivalKind, CapacityPlan, LOCK_SERVICES, Plan, RefusedKind,
+    typed::{Takes, Typed},
+};
 
 /// An option of a plan.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,21 @@ pub struct PlanOption {
     pub long: &'static str,
     /// What it is about.
     pub group: Group,
+    /// What the help says of it, before its default.
+    pub help: &'static str,
+    /// How many words it takes.
+    pub takes: Takes,
+    /// What the help calls its value; empty for its own name.
+    pub value_name: &'static str,
+    /// The word that it stands for if none is typed after it; none where one has to be.
+    pub if_bare: Option<&'static str>,
+    /// Whether its value may begin with a hyphen, so that of a negative amount it is said what is wrong.
+    pub takes_hyphens: bool,
+    /// The words that it takes, where they are a few, or that are offered, and what each of them means, where the help is
+    /// to say that.
+    pub words: fn() -> Vec<(&'static str, &'static str)>,
+    /// What its default is, where that is no value.
+    unset: Option<&'static str>,
     value: &'static dyn Value,
 }
 
@@ -39,6 +57,49 @@ pub enum Group {
 }
 
 impl PlanOption {
+    const fn new(
+        (key, table): (&'static str, Option<&'static str>),
+        (long, group): (&'static str, Group),
+        help: &'static str,
+        takes: Takes,
+        value: &'static dyn Value,
+    ) -> Self {
+        Self {
+            key,
+            table,
+            long,
+            group,
+            help,
+            takes,
+            value_name: "",
+            if_bare: None,
+            takes_hyphens: false,
+            words: Vec::new,
+            unset: None,
+            value,
+        }
+    }
+
+    const fn value_name(self, value_name: &'static str) -> Self {
+        Self { value_name, ..self }
+    }
+
+    const fn if_bare(self, word: &'static str) -> Self {
+        Self { if_bare: Some(word), ..self }
+    }
+
+    const fn takes_hyphens(self) -> Self {
+        Self { takes_hyphens: true, ..self }
+    }
+
+    const fn words(self, words: fn() -> Vec<(&'static str, &'static str)>) -> Self {
+        Self { words, ..self }
+    }
+
+    const fn unset(self, is: &'static str) -> Self {
+        Self { unset: Some(is), ..self }
+    }
+
     /// Its key, and that of the table in which it stands.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> + use<> {
         [Some(self.key), self.table].into_iter().flatten()
@@ -68,10 +129,31 @@ impl PlanOption {
         }
     }
 
+    /// What its default is, as it is typed or in words; none for a flag, and for what is not there by default.
+    #[must_use]
+    pub fn default(&self) -> Option<String> {
+        let usual = Plan { capacity: Some(CapacityPlan::default()), ..Plan::of("") };
+        let words = self.typed(&usual).join(",");
+        self.unset.map(str::to_owned).or(Some(words).filter(|words| !words.is_empty()))
+    }
+
     /// Its value in a plan as it is typed: the words of a list, or one; none of a flag, and none where there is no value.
     #[must_use]
     pub fn typed(&self, plan: &Plan) -> Vec<String> {
         self.value.typed(plan)
+    }
+
+    /// Reads the words that were typed for it into a plan.
+    ///
+    /// # Errors
+    /// What is wrong with one of the words.
+    pub fn read(&self, words: &[String], plan: &mut Plan) -> Result<(), String> {
+        self.value.read(words, plan)
+    }
+
+    /// Gives a plan the value that it has in another one.
+    pub fn copy(&self, from: &Plan, to: &mut Plan) {
+        self.value.copy(from, to);
     }
 }
 
@@ -85,16 +167,19 @@ pub fn option_of(key: &str) -> Option<&'static PlanOption> {
 trait Value: Debug + Sync {
     fn is_usual(&self, plan: &Plan) -> bool;
     fn typed(&self, plan: &Plan) -> Vec<String>;
+    fn read(&self, words: &[String], plan: &mut Plan) -> Result<(), String>;
+    fn copy(&self, from: &Plan, to: &mut Plan);
 }
 
 /// Where a value of this type is in a plan.
 #[derive(Debug)]
 struct Place<T> {
     get: fn(&Plan) -> Option<&T>,
+    get_mut: fn(&mut Plan) -> &mut T,
     is_usual: fn(&T) -> bool,
 }
 
-impl<T: Debug + Typed> Value for Place<T> {
+impl<T: Clone + Debug + Typed> Value for Place<T> {
     fn is_usual(&self, plan: &Plan) -> bool {
         (self.get)(plan).is_none_or(self.is_usual)
     }
@@ -102,15 +187,26 @@ impl<T: Debug + Typed> Value for Place<T> {
     fn typed(&self, plan: &Plan) -> Vec<String> {
         (self.get)(plan).map_or_else(Vec::new, Typed::typed)
     }
+
+    fn read(&self, words: &[String], plan: &mut Plan) -> Result<(), String> {
+        *(self.get_mut)(plan) = T::read(words)?;
+        Ok(())
+    }
+
+    fn copy(&self, from: &Plan, to: &mut Plan) {
+        if let Some(value) = (self.get)(from) {
+            (self.get_mut)(to).clone_from(value);
+        }
+    }
 }
 
-/// `KEY: TYPE = DEFAULT => GROUP, "NAME ON THE COMMAND LINE";` of each option, and `[TABLE]` with those that stand in a table
-/// of the plan.
+/// `KEY: TYPE = DEFAULT => GROUP, "NAME ON THE COMMAND LINE", "HELP"` of each option, with more that is said of it, and
+/// `[TABLE]` with those that stand in a table of the plan.
 macro_rules! options {
     ($(
-        $($key:ident: $type:ty = $usual:expr => $group:ident, $long:literal;)*
-        [$table:ident] $plan:ident => $get:expr, {
-            $($inner:ident: $of:ty = $default:expr => $about:ident, $name:literal;)*
+        $($key:ident: $type:ty = $usual:expr => $group:ident, $long:literal, $help:literal $(.$method:ident($($arg:tt)*))*;)*
+        [$table:ident] $plan:ident => $get:expr, $get_mut:expr, {
+            $($inner:ident: $of:ty = $default:expr => $about:ident, $name:literal, $said:literal $(.$more:ident($($with:tt)*))*;)*
         }
     )*) => {
         /// The default of each option.
@@ -129,14 +225,18 @@ macro_rules! options {
 
         /// The options of a plan, in the order of the help.
         pub static OPTIONS: &[PlanOption] = &[$(
-            $(PlanOption {
-                key: stringify!($key), table: None, long: $long, group: Group::$group,
-                value: &Place::<$type> { get: |plan| Some(&plan.$key), is_usual: is_usual::$key },
-            },)*
-            $(PlanOption {
-                key: stringify!($inner), table: Some(stringify!($table)), long: $name, group: Group::$about,
-                value: &Place::<$of> { get: |$plan| $get.map(|table| &table.$inner), is_usual: is_usual::$inner },
-            },)*
+            $(PlanOption::new(
+                (stringify!($key), None), ($long, Group::$group), $help, <$type as Typed>::TAKES,
+                &Place::<$type> { get: |plan| Some(&plan.$key), get_mut: |plan| &mut plan.$key, is_usual: is_usual::$key },
+            )$(.$method($($arg)*))*,)*
+            $(PlanOption::new(
+                (stringify!($inner), Some(stringify!($table))), ($name, Group::$about), $said, <$of as Typed>::TAKES,
+                &Place::<$of> {
+                    get: |$plan| $get.map(|table| &table.$inner),
+                    get_mut: |$plan| &mut $get_mut.$inner,
+                    is_usual: is_usual::$inner,
+                },
+            )$(.$more($($with)*))*,)*
         )*];
 
         impl Plan {
@@ -159,57 +259,135 @@ const fn seconds(count: u64) -> Span {
     Span(Duration::from_secs(count))
 }
 
-options! {
-    stores: Vec<String> = vec!["sqlite".to_owned()] => Grid, "store";
-    locks: Vec<Lock> = vec![Lock::Native] => Grid, "lock";
-    durability: Vec<Durability> = vec![Durability::Disk] => Grid, "durability";
-    tls: Vec<Encryption> = vec![Encryption::Off] => Grid, "tls";
-    faults: Vec<Faults> = Vec::new() => Grid, "fault";
+/// Words that the help of their option speaks of.
+fn names<const N: usize>(words: [&'static str; N]) -> Vec<(&'static str, &'static str)> {
+    words.map(|word| (word, "")).to_vec()
+}
 
-    [commands] plan => Some(&plan.commands), {
-        kill: Option<String> = None => Grid, "on-kill";
-        stop: Option<String> = None => Grid, "on-stop";
-        start: Option<String> = None => Grid, "on-start";
-        pause: Option<String> = None => Grid, "on-pause";
-        resume: Option<String> = None => Grid, "on-resume";
+options! {
+    stores: Vec<String> = vec!["sqlite".to_owned()] => Grid, "store",
+        "Stores to start privately, or addresses of your own"
+        .value_name("STORE,...");
+    locks: Vec<Lock> = vec![Lock::Native] => Grid, "lock",
+        "Lock modes: none, soft, hard, native"
+        .value_name("LOCK,...").words(|| names(Lock::ALL.map(Lock::name)));
+    durability: Vec<Durability> = vec![Durability::Disk] => Grid, "durability",
+        "Durability levels of private servers: none, process, disk"
+        .value_name("DURABILITY,...").words(|| names(Durability::ALL.map(Durability::name)));
+    tls: Vec<Encryption> = vec![Encryption::Off] => Grid, "tls",
+        "TLS to private servers: off, on; your own server's address says it by itself"
+        .value_name("off|on,...").words(|| names(Encryption::ALL.map(Encryption::name)));
+    faults: Vec<Faults> = Vec::new() => Grid, "fault",
+        "Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random), restart@5s, \
+         pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients disconnect@3s, \
+         stall@3s:2s; together as kill@3s+pause@6s:1s"
+        .value_name("FAULT,...").unset("none");
+
+    [commands] plan => Some(&plan.commands), plan.commands, {
+        kill: Option<String> = None => Grid, "on-kill",
+            "Shell command that kills your own server, for --fault kill; at most 60 s"
+            .value_name("COMMAND");
+        stop: Option<String> = None => Grid, "on-stop",
+            "Shell command that stops it in order, for --fault restart"
+            .value_name("COMMAND");
+        start: Option<String> = None => Grid, "on-start",
+            "Shell command that starts it again, after a kill or a restart"
+            .value_name("COMMAND");
+        pause: Option<String> = None => Grid, "on-pause",
+            "Shell command that makes it stand still, for --fault pause"
+            .value_name("COMMAND");
+        resume: Option<String> = None => Grid, "on-resume",
+            "Shell command that lets it go on"
+            .value_name("COMMAND");
     }
 
     // the number of clients of the inventory study
-    clients: Vec<u32> = vec![16] => Grid, "clients";
-    trials: u32 = 1 => Grid, "trials";
-    skip_unsupported: bool = false => Grid, "skip-unsupported";
-    lock_service: String = "redis".to_owned() => Grid, "lock-service";
+    clients: Vec<u32> = vec![16] => Grid, "clients",
+        "Numbers of clients; 3..66:9 is 3, 12, 21, … 66"
+        .value_name("N,...");
+    trials: u32 = 1 => Grid, "trials",
+        "Trials of each cell, interleaved";
+    skip_unsupported: bool = false => Grid, "skip-unsupported",
+        "Leave out what a store cannot do, instead of refusing the plan";
+    lock_service: String = "redis".to_owned() => Grid, "lock-service",
+        "The server that keeps hard locks for stores without locks of their own: redis, postgres or an address"
+        .value_name("STORE").words(|| names(LOCK_SERVICES));
 
-    duration: Span = seconds(10) => Driving, "duration";
-    ops: Option<u64> = None => Driving, "ops";
-    warmup: Span = seconds(2) => Driving, "warmup";
-    rates: Vec<f64> = Vec::new() => Driving, "rate";
-    arrivals: ArrivalKind = ArrivalKind::Poisson => Driving, "arrivals";
-    timeout: Span = seconds(10) => Driving, "timeout";
-    connect_timeout: Span = Span(Address::CONNECT_TIMEOUT) => Driving, "connect-timeout";
-    max_retries: u32 = 100 => Driving, "max-retries";
-    on_refused: RefusedKind = RefusedKind::Count => Driving, "on-refused";
-    duty: f64 = 1.0 => Driving, "duty";
-    trace: Option<u64> = None => Driving, "trace";
-    threads: Option<u32> = None => Driving, "threads";
-    processes: Option<u32> = None => Driving, "processes";
-    seed: u64 = 42 => Driving, "seed";
+    duration: Span = seconds(10) => Driving, "duration",
+        "Length of the measured part (10s, 1m 30s)";
+    ops: Option<u64> = None => Driving, "ops",
+        "Length of the measured part in operations over all clients";
+    warmup: Span = seconds(2) => Driving, "warmup",
+        "Driven but not recorded before the measured part";
+    rates: Vec<f64> = Vec::new() => Driving, "rate",
+        "Open loop: operations a second over all clients, of all kinds together: half of those of the inventory are captures, so \
+         that 8,000 orders a second are 16000"
+        .value_name("RATE,...").unset("closed loop");
+    arrivals: ArrivalKind = ArrivalKind::Poisson => Driving, "arrivals",
+        "How an open loop's arrivals are spaced"
+        .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
+    timeout: Span = seconds(10) => Driving, "timeout",
+        "Longest time for an operation with all its attempts; then it is unknown";
+    connect_timeout: Span = Span(Address::CONNECT_TIMEOUT) => Driving, "connect-timeout",
+        "Longest time to open a connection, TLS and login included: more for a server that is slow to take many clients"
+        .value_name("TIME");
+    max_retries: u32 = 100 => Driving, "max-retries",
+        "Attempts after a conflict";
+    on_refused: RefusedKind = RefusedKind::Count => Driving, "on-refused",
+        "What a client does after a refused operation; with --trace it tries again"
+        .words(|| RefusedKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
+    duty: f64 = 1.0 => Driving, "duty",
+        "Share of the time in which each client works, above 0 to 1; it rests in between"
+        .value_name("SHARE");
+    trace: Option<u64> = None => Driving, "trace",
+        "Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds in order; one that is \
+         refused waits 5 ms and is tried again by itself; the final stock must be the sequence's own"
+        .value_name("N").if_bare("100000");
+    threads: Option<u32> = None => Driving, "threads",
+        "Threads that drive the clients, over all processes, at most 1024; embedded stores have one a client"
+        .unset("one a core, or fewer in a closed loop beside a server on this machine");
+    processes: Option<u32> = None => Driving, "processes",
+        "Processes that drive the clients, at most 64"
+        .unset("this one; 2 with --fault stall");
+    seed: u64 = 42 => Driving, "seed",
+        "Seed of every random number";
 
-    namespace: String = "acidtest".to_owned() => Data, "namespace";
-    replace: bool = false => Data, "replace";
-    keep: bool = false => Data, "keep";
+    namespace: String = "acidtest".to_owned() => Data, "namespace",
+        "acidtest's own schema, database or prefix";
+    replace: bool = false => Data, "replace",
+        "Replace the namespace if a run of acidtest has left it there";
+    keep: bool = false => Data, "keep",
+        "Leave the namespace on your own server at the end";
 
-    fits: Option<Bytes> = None => Room, "fits";
-    demand: Option<PerSecond> = None => Room, "demand";
+    fits: Option<Bytes> = None => Room, "fits",
+        "Memory or disk: say how many rows of parcels fit into it (30.7GB, 16GiB), and for how long"
+        .value_name("SIZE").takes_hyphens();
+    demand: Option<PerSecond> = None => Room, "demand",
+        "Rows that come, with --fits: 4051/s, 350M/day; if not given, the 4,051/s of the study of parcels. Of a search for a \
+         capacity: the operations that it is held against"
+        .value_name("RATE").takes_hyphens();
 
-    [capacity] plan => plan.capacity.as_ref(), {
+    [capacity] plan => plan.capacity.as_ref(), plan.capacity.get_or_insert_default(), {
         slo: Vec<Objective> = ["p99<20ms", "errors<0.1%"].iter().filter_map(|text| text.parse().ok()).collect()
-            => Search, "slo";
-        growth: Option<Growth> = None => Search, "growth";
-        budget: Span = Span(Duration::from_mins(10)) => Search, "budget";
-        probes: u32 = 1000 => Search, "probes";
-        within: Share = Share(0.035) => Search, "within";
-        shared_machine: bool = false => Search, "shared-machine";
+            => Search, "slo",
+            "What must hold: p50, p99, p99.9, max or the like of response times, of each operation apart or of the one named \
+             (p99<20ms, capture:p99<5ms), and errors, which are failed, given up, unknown and never started over offered \
+             (errors<0.1%)"
+            .value_name("OBJECTIVE,...").takes_hyphens();
+        growth: Option<Growth> = None => Search, "growth",
+            "How the demand grows: 3%/month, or a day, week or year"
+            .value_name("GROWTH").takes_hyphens();
+        budget: Span = Span(Duration::from_mins(10)) => Search, "budget",
+            "Most time that the search on a cell takes; it ends sooner where it knows enough"
+            .value_name("TIME");
+        probes: u32 = 1000 => Search, "probes",
+            "Most probes of a search, whatever they take, 8 to 1,000"
+            .value_name("N");
+        within: Share = Share(0.035) => Search, "within",
+            "How near the even odds are to be before a rate is confirmed: half of their 95 % interval"
+            .value_name("SHARE").takes_hyphens();
+        shared_machine: bool = false => Search, "shared-machine",
+            "Judge probes also while other programs use a quarter of the machine or more: the capacity is then that beside them";
     }
 }
 
@@ -239,5 +417,31 @@ mod tests {
         }
         let names: BTreeSet<&str> = OPTIONS.iter().map(|option| option.long).collect();
         assert_eq!(names.len(), OPTIONS.len());
+    }
+    /// What is typed for an option is what the plan then says of it, and changes nothing else.
+    #[test]
+    fn an_option_is_read_into_its_own_place() {
+        let words = [
+            "7s", "7", "0.5", "hard", "process", "on", "kill@3s", "constant", "retry", "postgres", "9GB",
+            "5/s", "p99<7ms", "3%/month", "5%",
+        ];
+        let usual = Plan { capacity: Some(CapacityPlan::default()), ..Plan::of("inventory") };
+        for option in OPTIONS {
+            let read = |word: &&str| {
+                let words =
+                    if option.takes == Takes::Nothing { Vec::new() } else { vec![(*word).to_owned()] };
+                let mut plan = usual.clone();
+                option.read(&words, &mut plan).ok()?;
+                (!option.is_usual(&plan)).then_some((words, plan))
+            };
+            let (words, plan) = words.iter().find_map(read).unwrap_or_else(|| panic!("--{}", option.long));
+            let changed: Vec<&str> =
+                OPTIONS.iter().filter(|each| !each.is_usual(&plan)).map(|each| each.long).collect();
+            assert_eq!(changed, [option.long]);
+            assert_eq!(option.typed(&plan), words, "--{}", option.long);
+            let mut copy = usual.clone();
+            option.copy(&plan, &mut copy);
+            assert_eq!(copy, plan, "--{}", option.long);
+        }
     }
 }
