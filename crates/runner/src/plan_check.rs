@@ -1,15 +1,10 @@
 //! Checks a plan before anything is started: values that are out of range, and options that would be ignored. An
 //! option that can have no effect in a plan is refused with the reason; nothing is accepted and left without effect.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_model::{Address, Faults, Hosting, IdleOption, Measure, Objective, Share, Span};
-use acidtest_report::{
-    CELLS, CapacityPlan, OPTIONS, Plan, PlanOption, RefusedKind, TRIALS, count, option_of,
-};
+use acidtest_model::{Address, Faults, Hosting, IdleOption, Measure, Objective, Span};
+use acidtest_report::{CELLS, OPTIONS, Plan, PlanOption, RefusedKind, Takes, count, option_of};
 use acidtest_workloads::Workload;
 use serde_json::Value;
 
@@ -118,14 +113,6 @@ fn key_of(what: &str) -> &str {
     what.split_once(' ').map_or(what, |(key, _)| key)
 }
 
-/// Longest part of a trial, and longest wait for an answer.
-const LONGEST: Duration = Duration::from_hours(24 * 90);
-const LONGEST_ANSWER: Duration = Duration::from_hours(24);
-
-/// What opening a connection may take: more than a busy machine needs for it, and less than anybody waits for it.
-const SHORTEST_CONNECT: Duration = Duration::from_millis(100);
-const LONGEST_CONNECT: Duration = Duration::from_hours(1);
-
 /// Checks a plan by itself, without its workloads and stores.
 ///
 /// # Errors
@@ -140,18 +127,12 @@ pub fn check(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
 /// # Errors
 /// The first value that is out of range or given twice.
 pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failure> {
-    let axes = [
-        ("stores", plan.stores.is_empty()),
-        ("locks", plan.locks.is_empty()),
-        ("durability", plan.durability.is_empty()),
-        ("tls", plan.tls.is_empty()),
-        ("clients", plan.clients.is_empty() || plan.clients.contains(&0)),
-        ("trials", plan.trials == 0),
-        ("duration", plan.duration.0.is_zero()),
-        ("timeout", plan.timeout.0.is_zero()),
-    ];
-    if let Some((name, _)) = axes.into_iter().find(|(_, empty)| *empty) {
-        return Err(Failure::Usage(format!("{} must not be empty or zero", named(name))));
+    let broken = OPTIONS.iter().find_map(|option| {
+        let (must, _) = option.rules.iter().find(|(_, is_so)| !is_so(plan))?;
+        Some(format!("{} must {must}", named(option.key)))
+    });
+    if let Some(said) = broken {
+        return Err(Failure::Usage(said));
     }
     let cells = plan.most_cells();
     if cells.is_none_or(|cells| cells > CELLS) {
@@ -161,83 +142,20 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
             count(CELLS as u64)
         )));
     }
-    let axes = [
-        repeated(&plan.stores),
-        repeated(&plan.locks),
-        repeated(&plan.durability),
-        repeated(&plan.tls),
-        repeated(&plan.faults),
-        repeated(&plan.clients),
-        repeated(&plan.rates),
-    ];
-    let parameters = plan.parameters.values().filter_map(|value| repeated(value.as_array()?));
-    if let Some(twice) = axes.into_iter().flatten().chain(parameters).next() {
+    for option in OPTIONS.iter().filter(|option| option.takes == Takes::List) {
+        if let Some(twice) = repeated(&option.typed(plan)) {
+            let why = if option.is_axis() {
+                ": its cells would be the same".to_owned()
+            } else {
+                format!(" ({})", named(option.key))
+            };
+            return Err(Failure::Usage(format!("{twice} is given twice{why}")));
+        }
+    }
+    if let Some(twice) = plan.parameters.values().find_map(|value| repeated(value.as_array()?)) {
         return Err(Failure::Usage(format!("{twice} is given twice: its cells would be the same")));
     }
-    let most = |length: Span, most: Duration| length.0 <= most;
-    let limits = [
-        ("rates", "between 0.001 and 10,000,000", plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))),
-        ("trials", "at most 10,000", plan.trials <= TRIALS),
-        ("duty", "above 0 and at most 1", plan.duty > 0.0 && plan.duty <= 1.0),
-        ("duration", "at most 90 days", most(plan.duration, LONGEST)),
-        ("warmup", "at most 90 days", most(plan.warmup, LONGEST)),
-        ("timeout", "at most one day", most(plan.timeout, LONGEST_ANSWER)),
-        (
-            "connect_timeout",
-            "between 100ms and 1h",
-            (SHORTEST_CONNECT..=LONGEST_CONNECT).contains(&plan.connect_timeout.0),
-        ),
-        (
-            "ops",
-            "between 1 and 1,000,000,000,000",
-            plan.ops.is_none_or(|ops| (1..=1_000_000_000_000).contains(&ops)),
-        ),
-        (
-            "seed",
-            "at most 9,223,372,036,854,775,807, the largest number of a plan file",
-            i64::try_from(plan.seed).is_ok(),
-        ),
-        (
-            "processes",
-            "between 1 and 64",
-            plan.processes.is_none_or(|processes| (1..=64).contains(&processes)),
-        ),
-        ("threads", "between 1 and 1,024", plan.threads.is_none_or(|threads| (1..=1024).contains(&threads))),
-        (
-            "trace",
-            "between 1 and 100,000,000",
-            plan.trace.is_none_or(|length| (1..=100_000_000).contains(&length)),
-        ),
-        ("clients", "at most 100,000", plan.clients.iter().all(|clients| *clients <= 100_000)),
-    ];
-    if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
-        return Err(Failure::Usage(format!("{} must be {must}", named(name))));
-    }
-    if let Some(search) = &plan.capacity {
-        search_in_range(search, &named)?;
-    }
     namespace(&plan.namespace, &named("namespace"))
-}
-
-fn search_in_range(search: &CapacityPlan, named: &impl Fn(&str) -> String) -> Result<(), Failure> {
-    let Share(within) = search.within;
-    let limits = [
-        (
-            "slo",
-            "at least one objective and at most 32, as in p99<20ms",
-            (1..=32).contains(&search.slo.len()),
-        ),
-        ("budget", "between 1s and 7 days", (1..=604_800).contains(&search.budget.0.as_secs())),
-        ("probes", "between 8 and 1,000", (8..=1000).contains(&search.probes)),
-        ("within", "between 0.5% and 50%", (0.005..=0.5).contains(&within)),
-    ];
-    if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
-        return Err(Failure::Usage(format!("{} must be {must}", named(name))));
-    }
-    match repeated(&search.slo) {
-        Some(twice) => Err(Failure::Usage(format!("{twice} is given twice ({})", named("slo")))),
-        None => Ok(()),
-    }
 }
 
 /// Refuses a search where no rate can be set, and objectives of operations that the workload does not do.

@@ -281,11 +281,10 @@ impl Plan {
     /// The number of cells that its lists make at most; `None` if that is too large to count.
     #[must_use]
     pub fn most_cells(&self) -> Option<usize> {
-        let Self { stores, locks, durability, tls, faults, clients, rates, parameters, .. } = self;
-        let (faults, rates) = (faults.len().max(1), rates.len().max(1));
-        let lists = [stores.len(), locks.len(), durability.len(), tls.len(), faults, clients.len(), rates];
-        let values = parameters.values().map(|value| value.as_array().map_or(1, Vec::len));
-        lists.into_iter().chain(values).try_fold(1, usize::checked_mul)
+        let lists =
+            OPTIONS.iter().filter(|option| option.is_axis()).map(|option| option.typed(self).len().max(1));
+        let values = self.parameters.values().map(|value| value.as_array().map_or(1, Vec::len));
+        lists.chain(values).try_fold(1, usize::checked_mul)
     }
 
     /// Every combination of the parameters' values; the last named parameter varies fastest.

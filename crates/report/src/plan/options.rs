@@ -1,14 +1,14 @@
 //! The options of a plan. Each has one entry here: its key, its type, its default, its name on the command line, and what
 //! the help says of it. Whatever goes through options takes them from here.
 
-use std::{collections::BTreeMap, fmt::Debug, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, time::Duration};
 
 use acidtest_model::{
     Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
 
 use super::{
-    ArrivalKind, CapacityPlan, LOCK_SERVICES, Plan, RefusedKind,
+    ArrivalKind, CapacityPlan, LOCK_SERVICES, Plan, RefusedKind, TRIALS,
     typed::{Takes, Typed},
 };
 
@@ -36,10 +36,15 @@ pub struct PlanOption {
     /// The words that it takes, where they are a few, or that are offered, and what each of them means, where the help is
     /// to say that.
     pub words: fn() -> Vec<(&'static str, &'static str)>,
+    /// What a plan's value of it must be, by itself: what is said where it is not, and whether it is.
+    pub rules: &'static [Rule],
     /// What its default is, where that is no value.
     unset: Option<&'static str>,
     value: &'static dyn Value,
 }
+
+/// What follows "must" in the message, and whether it is so in a plan.
+type Rule = (&'static str, fn(&Plan) -> bool);
 
 /// What an option is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +80,7 @@ impl PlanOption {
             if_bare: None,
             takes_hyphens: false,
             words: Vec::new,
+            rules: &[],
             unset: None,
             value,
         }
@@ -96,6 +102,10 @@ impl PlanOption {
         Self { words, ..self }
     }
 
+    const fn must(self, rules: &'static [Rule]) -> Self {
+        Self { rules, ..self }
+    }
+
     const fn unset(self, is: &'static str) -> Self {
         Self { unset: Some(is), ..self }
     }
@@ -109,6 +119,12 @@ impl PlanOption {
     #[must_use]
     pub fn name(&self, searches: bool) -> &'static str {
         if searches && self.key == "duration" { "hold" } else { self.long }
+    }
+
+    /// Whether its list is an axis of the grid.
+    #[must_use]
+    pub fn is_axis(&self) -> bool {
+        self.takes == Takes::List && self.table.is_none()
     }
 
     /// Whether it has its default in a plan.
@@ -255,6 +271,20 @@ macro_rules! options {
     };
 }
 
+/// Longest part of a trial, and longest wait for an answer.
+const LONGEST: Span = Span(Duration::from_hours(24 * 90));
+const LONGEST_ANSWER: Span = Span(Duration::from_hours(24));
+
+/// What opening a connection may take: more than a busy machine needs for it, and less than anybody waits for it.
+const CONNECT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_hours(1);
+
+const SOME: &str = "not be empty or zero";
+
+/// Whether it is so of the search, if the plan is of one.
+fn of_search(plan: &Plan, is_so: impl Fn(&CapacityPlan) -> bool) -> bool {
+    plan.capacity.as_ref().is_none_or(is_so)
+}
+
 const fn seconds(count: u64) -> Span {
     Span(Duration::from_secs(count))
 }
@@ -267,16 +297,19 @@ fn names<const N: usize>(words: [&'static str; N]) -> Vec<(&'static str, &'stati
 options! {
     stores: Vec<String> = vec!["sqlite".to_owned()] => Grid, "store",
         "Stores to start privately, or addresses of your own"
-        .value_name("STORE,...");
+        .value_name("STORE,...").must(&[(SOME, |plan| !plan.stores.is_empty())]);
     locks: Vec<Lock> = vec![Lock::Native] => Grid, "lock",
         "Lock modes: none, soft, hard, native"
-        .value_name("LOCK,...").words(|| names(Lock::ALL.map(Lock::name)));
+        .value_name("LOCK,...").words(|| names(Lock::ALL.map(Lock::name)))
+        .must(&[(SOME, |plan| !plan.locks.is_empty())]);
     durability: Vec<Durability> = vec![Durability::Disk] => Grid, "durability",
         "Durability levels of private servers: none, process, disk"
-        .value_name("DURABILITY,...").words(|| names(Durability::ALL.map(Durability::name)));
+        .value_name("DURABILITY,...").words(|| names(Durability::ALL.map(Durability::name)))
+        .must(&[(SOME, |plan| !plan.durability.is_empty())]);
     tls: Vec<Encryption> = vec![Encryption::Off] => Grid, "tls",
         "TLS to private servers: off, on; your own server's address says it by itself"
-        .value_name("off|on,...").words(|| names(Encryption::ALL.map(Encryption::name)));
+        .value_name("off|on,...").words(|| names(Encryption::ALL.map(Encryption::name)))
+        .must(&[(SOME, |plan| !plan.tls.is_empty())]);
     faults: Vec<Faults> = Vec::new() => Grid, "fault",
         "Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random), restart@5s, \
          pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients disconnect@3s, \
@@ -304,9 +337,14 @@ options! {
     // the number of clients of the inventory study
     clients: Vec<u32> = vec![16] => Grid, "clients",
         "Numbers of clients; 3..66:9 is 3, 12, 21, … 66"
-        .value_name("N,...");
+        .value_name("N,...")
+        .must(&[
+            (SOME, |plan| !plan.clients.is_empty() && !plan.clients.contains(&0)),
+            ("be at most 100,000", |plan| plan.clients.iter().all(|clients| *clients <= 100_000)),
+        ]);
     trials: u32 = 1 => Grid, "trials",
-        "Trials of each cell, interleaved";
+        "Trials of each cell, interleaved"
+        .must(&[(SOME, |plan| plan.trials > 0), ("be at most 10,000", |plan| plan.trials <= TRIALS)]);
     skip_unsupported: bool = false => Grid, "skip-unsupported",
         "Leave out what a store cannot do, instead of refusing the plan";
     lock_service: String = "redis".to_owned() => Grid, "lock-service",
@@ -314,23 +352,39 @@ options! {
         .value_name("STORE").words(|| names(LOCK_SERVICES));
 
     duration: Span = seconds(10) => Driving, "duration",
-        "Length of the measured part (10s, 1m 30s)";
+        "Length of the measured part (10s, 1m 30s)"
+        .must(&[
+            (SOME, |plan| !plan.duration.0.is_zero()),
+            ("be at most 90 days", |plan| plan.duration.0 <= LONGEST.0),
+        ]);
     ops: Option<u64> = None => Driving, "ops",
-        "Length of the measured part in operations over all clients";
+        "Length of the measured part in operations over all clients"
+        .must(&[("be between 1 and 1,000,000,000,000", |plan| {
+            plan.ops.is_none_or(|ops| (1..=1_000_000_000_000).contains(&ops))
+        })]);
     warmup: Span = seconds(2) => Driving, "warmup",
-        "Driven but not recorded before the measured part";
+        "Driven but not recorded before the measured part"
+        .must(&[("be at most 90 days", |plan| plan.warmup.0 <= LONGEST.0)]);
     rates: Vec<f64> = Vec::new() => Driving, "rate",
         "Open loop: operations a second over all clients, of all kinds together: half of those of the inventory are captures, so \
          that 8,000 orders a second are 16000"
-        .value_name("RATE,...").unset("closed loop");
+        .value_name("RATE,...").unset("closed loop")
+        .must(&[("be between 0.001 and 10,000,000", |plan| {
+            plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))
+        })]);
     arrivals: ArrivalKind = ArrivalKind::Poisson => Driving, "arrivals",
         "How an open loop's arrivals are spaced"
         .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
     timeout: Span = seconds(10) => Driving, "timeout",
-        "Longest time for an operation with all its attempts; then it is unknown";
+        "Longest time for an operation with all its attempts; then it is unknown"
+        .must(&[
+            (SOME, |plan| !plan.timeout.0.is_zero()),
+            ("be at most one day", |plan| plan.timeout.0 <= LONGEST_ANSWER.0),
+        ]);
     connect_timeout: Span = Span(Address::CONNECT_TIMEOUT) => Driving, "connect-timeout",
         "Longest time to open a connection, TLS and login included: more for a server that is slow to take many clients"
-        .value_name("TIME");
+        .value_name("TIME")
+        .must(&[("be between 100ms and 1h", |plan| CONNECT.contains(&plan.connect_timeout.0))]);
     max_retries: u32 = 100 => Driving, "max-retries",
         "Attempts after a conflict";
     on_refused: RefusedKind = RefusedKind::Count => Driving, "on-refused",
@@ -338,19 +392,32 @@ options! {
         .words(|| RefusedKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
     duty: f64 = 1.0 => Driving, "duty",
         "Share of the time in which each client works, above 0 to 1; it rests in between"
-        .value_name("SHARE");
+        .value_name("SHARE")
+        .must(&[("be above 0 and at most 1", |plan| plan.duty > 0.0 && plan.duty <= 1.0)]);
     trace: Option<u64> = None => Driving, "trace",
         "Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds in order; one that is \
          refused waits 5 ms and is tried again by itself; the final stock must be the sequence's own"
-        .value_name("N").if_bare("100000");
+        .value_name("N").if_bare("100000")
+        .must(&[("be between 1 and 100,000,000", |plan| {
+            plan.trace.is_none_or(|length| (1..=100_000_000).contains(&length))
+        })]);
     threads: Option<u32> = None => Driving, "threads",
         "Threads that drive the clients, over all processes, at most 1024; embedded stores have one a client"
-        .unset("one a core, or fewer in a closed loop beside a server on this machine");
+        .unset("one a core, or fewer in a closed loop beside a server on this machine")
+        .must(&[("be between 1 and 1,024", |plan| {
+            plan.threads.is_none_or(|threads| (1..=1024).contains(&threads))
+        })]);
     processes: Option<u32> = None => Driving, "processes",
         "Processes that drive the clients, at most 64"
-        .unset("this one; 2 with --fault stall");
+        .unset("this one; 2 with --fault stall")
+        .must(&[("be between 1 and 64", |plan| {
+            plan.processes.is_none_or(|processes| (1..=64).contains(&processes))
+        })]);
     seed: u64 = 42 => Driving, "seed",
-        "Seed of every random number";
+        "Seed of every random number"
+        .must(&[("be at most 9,223,372,036,854,775,807, the largest number of a plan file", |plan| {
+            i64::try_from(plan.seed).is_ok()
+        })]);
 
     namespace: String = "acidtest".to_owned() => Data, "namespace",
         "acidtest's own schema, database or prefix";
@@ -373,19 +440,31 @@ options! {
             "What must hold: p50, p99, p99.9, max or the like of response times, of each operation apart or of the one named \
              (p99<20ms, capture:p99<5ms), and errors, which are failed, given up, unknown and never started over offered \
              (errors<0.1%)"
-            .value_name("OBJECTIVE,...").takes_hyphens();
+            .value_name("OBJECTIVE,...").takes_hyphens()
+            .must(&[("be at least one objective and at most 32, as in p99<20ms", |plan| {
+                of_search(plan, |search| (1..=32).contains(&search.slo.len()))
+            })]);
         growth: Option<Growth> = None => Search, "growth",
             "How the demand grows: 3%/month, or a day, week or year"
             .value_name("GROWTH").takes_hyphens();
         budget: Span = Span(Duration::from_mins(10)) => Search, "budget",
             "Most time that the search on a cell takes; it ends sooner where it knows enough"
-            .value_name("TIME");
+            .value_name("TIME")
+            .must(&[("be between 1s and 7 days", |plan| {
+                of_search(plan, |search| (1..=604_800).contains(&search.budget.0.as_secs()))
+            })]);
         probes: u32 = 1000 => Search, "probes",
             "Most probes of a search, whatever they take, 8 to 1,000"
-            .value_name("N");
+            .value_name("N")
+            .must(&[("be between 8 and 1,000", |plan| {
+                of_search(plan, |search| (8..=1000).contains(&search.probes))
+            })]);
         within: Share = Share(0.035) => Search, "within",
             "How near the even odds are to be before a rate is confirmed: half of their 95 % interval"
-            .value_name("SHARE").takes_hyphens();
+            .value_name("SHARE").takes_hyphens()
+            .must(&[("be between 0.5% and 50%", |plan| {
+                of_search(plan, |search| (0.005..=0.5).contains(&search.within.0))
+            })]);
         shared_machine: bool = false => Search, "shared-machine",
             "Judge probes also while other programs use a quarter of the machine or more: the capacity is then that beside them";
     }
@@ -418,6 +497,18 @@ mod tests {
         let names: BTreeSet<&str> = OPTIONS.iter().map(|option| option.long).collect();
         assert_eq!(names.len(), OPTIONS.len());
     }
+    /// Only what has no value by default may have none.
+    #[test]
+    fn an_empty_list_is_refused() {
+        let usual = Plan { capacity: Some(CapacityPlan::default()), ..Plan::of("inventory") };
+        for option in OPTIONS.iter().filter(|option| option.takes == Takes::List) {
+            let mut plan = usual.clone();
+            option.read(&[], &mut plan).unwrap();
+            let is_refused = option.rules.iter().any(|(_, is_so)| !is_so(&plan));
+            assert_eq!(is_refused, !option.is_usual(&plan), "--{}", option.long);
+        }
+    }
+
     /// What is typed for an option is what the plan then says of it, and changes nothing else.
     #[test]
     fn an_option_is_read_into_its_own_place() {
@@ -432,13 +523,12 @@ mod tests {
                     if option.takes == Takes::Nothing { Vec::new() } else { vec![(*word).to_owned()] };
                 let mut plan = usual.clone();
                 option.read(&words, &mut plan).ok()?;
-                (!option.is_usual(&plan)).then_some((words, plan))
+                (!option.is_usual(&plan) && option.typed(&plan) == words).then_some(plan)
             };
-            let (words, plan) = words.iter().find_map(read).unwrap_or_else(|| panic!("--{}", option.long));
+            let plan = words.iter().find_map(read).unwrap_or_else(|| panic!("--{}", option.long));
             let changed: Vec<&str> =
                 OPTIONS.iter().filter(|each| !each.is_usual(&plan)).map(|each| each.long).collect();
             assert_eq!(changed, [option.long]);
-            assert_eq!(option.typed(&plan), words, "--{}", option.long);
             let mut copy = usual.clone();
             option.copy(&plan, &mut copy);
             assert_eq!(copy, plan, "--{}", option.long);
