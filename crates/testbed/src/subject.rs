@@ -55,21 +55,16 @@ impl<S: Store> Subject<S> {
     #[must_use]
     pub fn start(&self, durability: Durability) -> Option<World<S>> {
         let durability = self.durability(durability);
-        let mut home = if self.kind.hosting == Hosting::Program {
-            Home::Server(Box::new(Private::start(self.kind.program(), durability)?))
-        } else {
-            let folder = tempfile::tempdir().unwrap();
-            let file = folder.path().join("store");
-            Home::File {
-                address: Address::file(self.kind.schemes.first().unwrap_or(&""), file.to_str().unwrap()),
-                _folder: folder,
-            }
-        };
-        let store = match &mut home {
-            Home::Server(private) => opened(private, durability, self.open),
-            Home::Shared(_) | Home::File { .. } => wait((self.open)(home.address(), durability)).unwrap(),
-        };
-        Some(World { store, home })
+        if self.kind.hosting == Hosting::Program {
+            let mut private = Private::start(self.kind.program(), durability)?;
+            let store = opened(&mut private, durability, self.open);
+            return Some(World { store, home: Home::Server(Box::new(private)) });
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store");
+        let address = Address::file(self.kind.schemes.first().unwrap_or(&""), file.to_str().unwrap());
+        let store = wait((self.open)(&address, durability)).unwrap();
+        Some(World { store, home: Home::File { address, _folder: folder } })
     }
 
     /// Opens the store at its weakest durability level on a server that the tests of this program share, one at a time;

@@ -458,7 +458,7 @@ fn what_is_no_result_is_not_shown() {
     bench.run(&["show", "nowhere.json"]).expect(2);
 }
 
-/// Figures of another format may mean something else: none of them is shown, compared or gone on with.
+/// Figures of another format may mean something else: none of them is shown, compared or resumed.
 #[test]
 fn a_result_of_another_format_is_refused_with_a_remedy() {
     let bench = Bench::new();

@@ -378,12 +378,8 @@ fn a_deployment_starts_as_a_whole_or_not_at_all() {
     for (program, does) in [("postgres", "/bin/sleep"), ("initdb", "/bin/false")] {
         fs::copy(does, kit.path().join(program)).unwrap();
     }
-    let said = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "servers::role_pair", "--ignored", "--nocapture"])
-        .env(HELPER, root.path())
-        .env("ACIDTEST_POSTGRES", kit.path())
-        .output()
-        .unwrap();
+    let said =
+        again("role_pair").env(HELPER, root.path()).env("ACIDTEST_POSTGRES", kit.path()).output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout);
     assert!(said.contains("preparing the data of a private postgres server failed"), "{said}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
@@ -558,10 +554,17 @@ fn an_embedded_folder_goes_with_its_value() {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
+/// This program again, with nothing but one of its roles.
+fn again(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("servers::{role}"), "--ignored", "--nocapture"]);
+    command
+}
+
 /// Starts this test binary again as a bench: one that says `ready`, then lives until it is killed.
 fn bench(root: &Path, role: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("servers::{role}"), "--ignored", "--nocapture", "--test-threads=1"])
+    let mut child = again(role)
+        .arg("--test-threads=1")
         .env(HELPER, root)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -698,8 +701,7 @@ struct Starter {
 impl Starter {
     fn of(store: &str, lifetime: Lifetime, root: &Path, environment: &[(&str, &Path)]) -> Self {
         let said = NamedTempFile::new().unwrap();
-        let bench = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "servers::role_starter", "--ignored", "--nocapture"])
+        let bench = again("role_starter")
             .env(HELPER, format!("{store}:{lifetime:?}:{}", root.display()))
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
@@ -987,12 +989,7 @@ fn a_kept_server_outlives_its_starter_until_down() {
 
 /// The result of [`Lab::locate`] for a store in a process with another environment.
 fn located_with(store: &str, environment: &[(&str, &str)]) -> String {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "servers::role_locator", "--ignored", "--nocapture"])
-        .env(HELPER, store)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
+    let output = again("role_locator").env(HELPER, store).envs(environment.iter().copied()).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 

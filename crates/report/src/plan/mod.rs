@@ -250,8 +250,8 @@ impl Default for CapacityPlan {
             probes: usual::probes(),
             adaptive: true,
             within: usual::within(),
-            growth: None,
-            shared_machine: false,
+            growth: usual::growth(),
+            shared_machine: usual::shared_machine(),
         }
     }
 }

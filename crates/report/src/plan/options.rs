@@ -372,7 +372,7 @@ options! {
         .must(&[("be between 0.001 and 10,000,000", |plan| {
             plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))
         })]);
-    arrivals: ArrivalKind = ArrivalKind::Poisson => Driving, "arrivals",
+    arrivals: ArrivalKind = ArrivalKind::default() => Driving, "arrivals",
         "How an open loop's arrivals are spaced"
         .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
     timeout: Span = seconds(10) => Driving, "timeout",
@@ -387,7 +387,7 @@ options! {
         .must(&[("be between 100ms and 1h", |plan| CONNECT.contains(&plan.connect_timeout.0))]);
     max_retries: u32 = 100 => Driving, "max-retries",
         "Attempts after a conflict";
-    on_refused: RefusedKind = RefusedKind::Count => Driving, "on-refused",
+    on_refused: RefusedKind = RefusedKind::default() => Driving, "on-refused",
         "What a client does after a refused operation; with --trace it tries again"
         .words(|| RefusedKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
     duty: f64 = 1.0 => Driving, "duty",
@@ -497,6 +497,7 @@ mod tests {
         let names: BTreeSet<&str> = OPTIONS.iter().map(|option| option.long).collect();
         assert_eq!(names.len(), OPTIONS.len());
     }
+
     /// Only what has no value by default may have none.
     #[test]
     fn an_empty_list_is_refused() {

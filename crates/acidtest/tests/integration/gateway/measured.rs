@@ -45,7 +45,7 @@ mod slow {
 
 /// What a run sends is stored beside what others have sent, is audited, and is removed at the end; what others have stays.
 /// A second trial and a second run are not taken for repeats of the first.
-fn is_used<const N: usize>(sinks: [&'static str; N]) {
+fn is_used(sinks: impl IntoIterator<Item = &'static str>) {
     for sink in sinks.into_iter().filter_map(Sink::share) {
         let name = sink.name;
         let gateway = Gateway::start(&["--sink", &sink.text()]);

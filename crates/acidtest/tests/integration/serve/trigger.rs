@@ -115,7 +115,7 @@ mod slow {
     }
 }
 
-fn are_answered<const N: usize>(all: [Published; N]) {
+fn are_answered(all: impl IntoIterator<Item = Published>) {
     let bench = Bench::new();
     let server = Server::start(&bench, &[]);
     for Published { path, needs, store, changed, durability } in all {
