@@ -3,7 +3,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 use acidtest_model::Durability;
-use acidtest_report::{CapacityPlan, Plan, RunResult};
+use acidtest_results::{CapacityPlan, Plan, RunResult};
 use acidtest_runner::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;

@@ -1,6 +1,6 @@
 //! The command line that runs a plan.
 
-use acidtest_report::{OPTIONS, Plan};
+use acidtest_results::{OPTIONS, Plan};
 use serde_json::Value;
 
 use crate::output::quoted;

@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use acidtest_report::{CellResult, Limit, RunResult};
+use acidtest_results::{CellResult, Limit, RunResult};
 use acidtest_runner::Failure;
 use acidtest_workloads::{Verdict, WORKLOADS};
 use clap::error::{ContextKind, ContextValue, ErrorKind};

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use acidtest_report::bytes;
+use acidtest_model::figure::bytes;
 
 /// The text of a file; an error if it has more than `longest` bytes.
 pub(crate) fn read(path: &Path, longest: u64) -> io::Result<String> {

@@ -3,8 +3,13 @@
 use std::fmt::Write;
 
 use acidtest_lab::Lab;
+use acidtest_model::{
+    count,
+    figure::{bytes, lasting},
+};
 use acidtest_observe::{free_disk, free_memory};
-use acidtest_report::{bytes, clients, count, distinct, lasting};
+use acidtest_report::clients;
+use acidtest_results::distinct;
 use acidtest_runner::{Failure, Footprint, Order};
 
 use crate::order::driven_seconds;

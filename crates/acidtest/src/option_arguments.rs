@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use acidtest_report::{Group, OPTIONS, Plan, PlanOption, Takes};
+use acidtest_results::{Group, OPTIONS, Plan, PlanOption, Takes};
 use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches,
     builder::{PossibleValue, PossibleValuesParser},

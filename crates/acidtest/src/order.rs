@@ -2,8 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use acidtest_model::{Hosting, Span};
-use acidtest_report::{CapacityPlan, CellResult, LOCK_SERVICES, Plan, RefusedKind, RunResult, count};
+use acidtest_model::{Hosting, Span, count};
+use acidtest_results::{CapacityPlan, CellResult, LOCK_SERVICES, Plan, RefusedKind, RunResult};
 use acidtest_runner::{
     Cell, Failure, Grid, Order, Target,
     plan_check::{self, GivenOptions},
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(visits.cells[0].threads, cores);
         let Order { plan, targets, .. } =
             ordered(&format!("inventory --store redis --clients {many}")).unwrap();
-        let search = Plan { capacity: Some(acidtest_report::CapacityPlan::default()), ..plan };
+        let search = Plan { capacity: Some(acidtest_results::CapacityPlan::default()), ..plan };
         assert_eq!(Grid::of(&search, &targets).unwrap().cells[0].threads, cores);
     }
 

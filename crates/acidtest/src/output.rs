@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{CELLS, RunResult, Style, TRIALS, count, render};
+use acidtest_model::count;
+use acidtest_report::{Style, render};
+use acidtest_results::{CELLS, RunResult, TRIALS};
 use acidtest_runner::Failure;
 
 use crate::{args::Format, files};
@@ -169,7 +171,7 @@ const LONGEST: u64 = 1 << 30;
 pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
     let unusable = |why: String| Failure::Usage(format!("cannot read the result {}: {why}", path.display()));
     let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
-    let result = acidtest_report::read(&text).map_err(|error| unusable(error.to_string()))?;
+    let result = acidtest_results::read(&text).map_err(|error| unusable(error.to_string()))?;
     let trials = result.cells.iter().map(|cell| cell.trials.len()).max().unwrap_or(0);
     if result.cells.len() > CELLS || trials > TRIALS as usize {
         return Err(unusable(format!(

@@ -1,6 +1,6 @@
 //! The parameters of workloads as arguments of the command line: each is an option of its own.
 
-use acidtest_report::{LONGEST_RANGE, no_group, number_range};
+use acidtest_results::{LONGEST_RANGE, no_group, number_range};
 use acidtest_workloads::{Parameter, WORKLOADS, WorkloadKind};
 use clap::{
     Arg, ArgMatches, Args, Command, FromArgMatches,

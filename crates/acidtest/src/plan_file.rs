@@ -3,7 +3,7 @@
 use std::{fmt::Display, fs, path::Path};
 
 use acidtest_model::{UnknownName, expected};
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use acidtest_runner::Failure;
 use acidtest_workloads::WORKLOADS;
 

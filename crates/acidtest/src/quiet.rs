@@ -10,7 +10,7 @@ use std::{
 use acidtest_lab::Lab;
 use acidtest_model::{Durability, Hosting};
 use acidtest_observe::{CpuReading, FileSystem, Frequency, filesystem, frequency};
-use acidtest_report::OTHERS;
+use acidtest_results::OTHERS;
 use acidtest_runner::{Failure, Order};
 
 use crate::{args::QuietMachine, needs::Needs};

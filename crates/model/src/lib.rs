@@ -27,7 +27,7 @@ macro_rules! written {
 mod address;
 mod commands;
 mod error;
-mod figure;
+pub mod figure;
 mod guarantee;
 mod kind;
 mod nearest;

@@ -6,19 +6,18 @@ use std::{
     fmt::Write,
 };
 
-use acidtest_model::EffectiveDurability;
+use acidtest_model::{
+    EffectiveDurability, count,
+    figure::{nanoseconds, percent, rate},
+};
+use acidtest_results::{
+    CellResult, LatencyFigures, Priceable, Ratio, RunResult, SEEN, TrialResult,
+    dimensions::{CLIENTS, Names, TLS, spoken},
+    distinct, disturbing, guarantees, total,
+};
 use acidtest_workloads::{Guarantee, Verdict, workload};
 
-use crate::{
-    CellResult, LatencyFigures, Ratio, RunResult, TrialResult, capacity, count,
-    dimensions::{CLIENTS, Names, TLS, spoken},
-    distinct,
-    figure::{nanoseconds, rate, total},
-    notes::disturbing,
-    price::{Priceable, guarantees},
-    result::SEEN,
-    tables::{is_too_wide, percent},
-};
+use crate::{capacity, not_served::not_served, tables::is_too_wide};
 
 /// Cells that a sentence names before it counts the rest.
 const NAMED: usize = 4;
@@ -42,7 +41,7 @@ pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
 fn concluded(result: &RunResult, names: &Names) -> String {
     let interrupted = interrupted(result).map(|said| format!("\n{said}")).unwrap_or_default();
     if result.plan.capacity.is_some() {
-        let found = capacity::conclusion::conclusion(result, names);
+        let found = capacity::conclusion(result, names);
         let all: Vec<String> = [found].into_iter().chain(unlike_durability(result, names)).collect();
         return all.join("\n") + &interrupted;
     }
@@ -176,7 +175,7 @@ fn listed(cells: &[&CellResult], names: &Names) -> String {
 /// Those cells that hold and whose rate is void, because too little of what they were asked for was served.
 fn failing(result: &RunResult, names: &Names) -> Option<String> {
     let held = result.cells.iter().filter(|cell| cell.verdict() == Verdict::Holds);
-    let of_cell = |cell: &CellResult| Some(format!("{}, {}", names.cell(cell), cell.not_served()?));
+    let of_cell = |cell: &CellResult| Some(format!("{}, {}", names.cell(cell), not_served(cell)?));
     let all: Vec<String> = held.filter_map(of_cell).collect();
     let shown = all.get(..NAMED).unwrap_or(&all).join("; ");
     let more = all.len().saturating_sub(NAMED);
@@ -417,7 +416,7 @@ mod tests {
     use acidtest_model::{Durability, Lock};
 
     use super::*;
-    use crate::sample::Grid;
+    use acidtest_results::sample::Grid;
 
     fn said(result: &RunResult) -> String {
         concluded(result, &Names::of(&result.cells))
@@ -440,7 +439,7 @@ mod tests {
         let half = "Rates count captures (orders) and releases alike: at a capture share of 0.5, 8,000 orders a second are an \
                     offered rate of 16,000; those that are refused are not in ok/s.";
         assert_eq!(last(&result), half);
-        result.plan.capacity = Some(crate::CapacityPlan::default());
+        result.plan.capacity = Some(acidtest_results::CapacityPlan::default());
         assert_eq!(last(&result), half);
         share(&mut result, 0.8);
         assert!(
@@ -451,7 +450,7 @@ mod tests {
         );
         share(&mut result, 1.0);
         assert!(!last(&result).contains("orders"), "{}", last(&result));
-        let queue = crate::sample::queue([("confirm", true, 1000.0); 6]);
+        let queue = acidtest_results::sample::queue([("confirm", true, 1000.0); 6]);
         assert!(!last(&queue).contains("orders"), "{}", last(&queue));
     }
 
@@ -604,7 +603,7 @@ mod tests {
         let native = &mut result.cells[1].trials[3];
         native.throughput = 1.0;
         native.stopped =
-            Some(crate::StopFigures { reason: "no connection".to_owned(), detail: String::new() });
+            Some(acidtest_results::StopFigures { reason: "no connection".to_owned(), detail: String::new() });
         let text = said(&result);
         assert!(
             text.contains("Fastest of those that hold: sqlite native") && !text.contains("noise"),
@@ -707,16 +706,16 @@ mod tests {
         let told = |result: &RunResult| said(result).lines().last().unwrap().to_owned();
         assert_eq!(told(&result), "The run was interrupted: 4 of its 6 trials were made.");
         result.cells[1].trials[0].stopped =
-            Some(crate::StopFigures { reason: "interrupted".to_owned(), detail: String::new() });
+            Some(acidtest_results::StopFigures { reason: "interrupted".to_owned(), detail: String::new() });
         assert_eq!(
             told(&result),
             "The run was interrupted: 4 of its 6 trials were made, 1 of them cut short."
         );
         // it was made again since
-        let again = crate::TrialResult { stopped: None, ..result.cells[1].trials[0].clone() };
+        let again = acidtest_results::TrialResult { stopped: None, ..result.cells[1].trials[0].clone() };
         result.cells[1].trials.push(again);
         assert_eq!(told(&result), "The run was interrupted: 4 of its 6 trials were made.");
-        result.plan.capacity = Some(crate::CapacityPlan::default());
+        result.plan.capacity = Some(acidtest_results::CapacityPlan::default());
         assert!(told(&result).starts_with("The run was interrupted: searches may not"), "{}", told(&result));
     }
 

@@ -4,14 +4,13 @@
 use std::{fmt::Display, io};
 
 use acidtest_model::{Durability, EffectiveDurability, Encryption, Lock};
+use acidtest_results::{
+    CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
+    distinct, total,
+};
 use acidtest_workloads::Verdict;
 use csv::{Terminator, Writer, WriterBuilder};
 use serde::{Serialize, Serializer};
-
-use crate::{
-    CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
-    distinct, figure::total,
-};
 
 /// The reason why a result could not be written as CSV.
 #[derive(Debug, thiserror::Error)]
@@ -314,7 +313,8 @@ impl Serialize for Decimal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{Grid, golden};
+    use crate::golden::golden;
+    use acidtest_results::sample::Grid;
 
     #[test]
     fn the_csv_is_the_golden_one() {

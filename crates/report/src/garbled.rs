@@ -4,13 +4,14 @@
 use std::sync::LazyLock;
 
 use acidtest_model::{Lock, PerSecond};
+use acidtest_results::{CapacityPlan, RunResult, sample};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 
 use crate::{
-    CapacityPlan, NamedResult, RunResult, Style,
+    NamedResult, Style,
     compare::{Choice, Condition, Selector, Side, compare},
-    csv, markdown, page, render, sample,
+    csv, markdown, page, render,
 };
 
 /// A grid, a sweep of clients, trials enough for a bootstrap, a queue's result and a search's.

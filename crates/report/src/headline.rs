@@ -2,15 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use acidtest_workloads::Visits;
-
-use crate::{
-    ArrivalKind, CellResult, RefusedKind, RunResult, count,
-    dimensions::Names,
-    distinct,
-    figure::{bytes, offered},
-    tables::percent,
+use acidtest_model::{
+    count,
+    figure::{bytes, offered, percent},
 };
+use acidtest_results::{ArrivalKind, CellResult, RefusedKind, RunResult, dimensions::Names, distinct};
+use acidtest_workloads::Visits;
 
 pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
     let plan = &result.plan;
@@ -159,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_cells_have_in_common_is_said() {
-        let mut result = crate::sample::Grid::default().result();
+        let mut result = acidtest_results::sample::Grid::default().result();
         let said = |result: &mut RunResult, lines: [&str; 2]| {
             result.cells.truncate(2);
             for (cell, line) in result.cells.iter_mut().zip(lines) {
@@ -188,7 +185,7 @@ mod tests {
     /// The rate of a queue applies to its producers: consumers take messages as they come.
     #[test]
     fn who_is_on_the_schedule_is_said() {
-        let mut result = crate::sample::queue([("confirm", true, 1000.0); 6]);
+        let mut result = acidtest_results::sample::queue([("confirm", true, 1000.0); 6]);
         result.cells.iter_mut().for_each(|cell| cell.scheduled = Some(4));
         assert!(driving(&result).starts_with("8 clients, closed loop · "), "{}", driving(&result));
         result.plan.rates = vec![2000.0];

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use acidtest_results::{RunResult, dimensions::Names};
+
 use crate::{
-    RunResult,
     conclusion::conclusion,
-    dimensions::Names,
     headline::headline,
     notes::notes,
     table::escaped,
@@ -51,7 +51,8 @@ pub fn markdown(result: &RunResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{Grid, golden};
+    use crate::golden::golden;
+    use acidtest_results::sample::Grid;
 
     #[test]
     fn the_markdown_is_the_golden_one() {

@@ -2,7 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_model::{EffectiveDurability, Lock, PerSecond, Role, TLS_HOW};
+use acidtest_model::{
+    EffectiveDurability, Lock, PerSecond, Role, TLS_HOW, count,
+    figure::{nanoseconds, percent, rate},
+};
+use acidtest_results::{
+    CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, Priceable, RestartFigures, RunResult,
+    SEEN, SHORTEST, Sweep, TrialResult,
+    dimensions::{CLIENTS, LOCK, Names, TLS},
+    distinct, disturbing, is_enough, is_kept_by, sweeps, total,
+};
 use acidtest_workloads::{
     DURABILITY, Finding, OLDEST_LOST, Verdict,
     queue::{DOUBTFUL, HOLES, IN_HAND},
@@ -10,20 +19,9 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RestartFigures, RunResult, SHORTEST,
-    Sweep, TrialResult,
-    answers::REFUSED_MORE,
     capacity,
     conclusion::excuses,
-    count,
-    dimensions::{CLIENTS, LOCK, Names, TLS},
-    distinct,
-    figure::{nanoseconds, rate, total},
-    latency::{LEFT_OUT, is_enough},
-    price::Priceable,
-    result::{SEEN, is_kept_by},
-    sweeps,
-    tables::{MANY, demand, percent, ratio},
+    tables::{MANY, demand, ratio},
 };
 
 /// Notes of one sort that a terminal shows before it counts the rest.
@@ -69,7 +67,7 @@ struct Note {
 pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     let searched = result.plan.capacity.is_some();
     let mut notes = meanings(result);
-    notes.extend(if searched { capacity::conclusion::notes(result) } else { statistics(result, names) });
+    notes.extend(if searched { capacity::notes(result) } else { statistics(result, names) });
     notes.extend(data(result, names));
     notes.extend(if searched { Vec::new() } else { sizes(result, names) });
     notes.extend(busy(result, names));
@@ -174,7 +172,7 @@ fn statistics(result: &RunResult, names: &Names) -> Vec<String> {
             "price of {}: against the cell with the least of it in the grid that is otherwise the same; answers are {}; for \
              p99, and for the CPU time of an answer, higher is worse.",
             shown.collect::<Vec<_>>().join(", "),
-            result.answers_are()
+            answers_are(result)
         ));
     }
     let sweeps = sweeps(result);
@@ -565,37 +563,25 @@ fn busy(result: &RunResult, names: &Names) -> Option<String> {
     ))
 }
 
-/// Share of the machine's cores from which others that use them are told. What the kernel does for a store (writing
-/// back, interrupts) is in no process and counts as others', so it is not small.
-pub const OTHERS: f64 = 0.25;
+/// When figures of two cells are void for their refusals, and why, as the end of a sentence.
+pub(crate) const REFUSED_MORE: &str = "one of the two cells refused so much more that it matters by more than 5 % whether \
+                                       refusals count: a refusal is mostly less work";
+
+/// Which percentiles are not shown, and why.
+pub(crate) const LEFT_OUT: &str = "a percentile that fewer than 10 times lie beyond is not shown: it would be about the maximum. \
+                                   p99 takes 1,000 operations, p99.9 takes 10,000";
+
+/// What answers are, in words that stand after them.
+pub(crate) fn answers_are(result: &RunResult) -> &'static str {
+    if result.refusals_are_answers() {
+        "acknowledged or refused"
+    } else {
+        "acknowledged, without empty polls"
+    }
+}
 
 /// Marks the figures of a cell during which other programs used that share or more.
 pub(crate) const DISTURBED: &str = "†";
-
-/// Cores that other programs used during the trials of a cell, where that is enough to disturb them.
-pub(crate) fn disturbing(result: &RunResult, cell: &CellResult) -> Option<f64> {
-    others(cell).filter(|used| *used >= OTHERS * result.machine.cores as f64)
-}
-
-/// Cores that were used by neither the clients nor the run's servers, on average; none where the server's processes are not
-/// known, as it may be on this machine.
-fn others(cell: &CellResult) -> Option<f64> {
-    let whole: Vec<f64> =
-        cell.trials.iter().map(|trial| others_during(trial, cell)).collect::<Option<_>>()?;
-    (!whole.is_empty()).then(|| whole.iter().sum::<f64>() / whole.len() as f64)
-}
-
-/// The same, during one trial.
-pub(crate) fn others_during(trial: &TrialResult, cell: &CellResult) -> Option<f64> {
-    let used = &trial.resources;
-    let server = match &used.server {
-        Some(server) => server.cpu_mean,
-        None if cell.embedded => 0.0,
-        None => return None,
-    };
-    let others: f64 = used.others.values().map(|other| other.cpu_mean).sum();
-    Some(used.machine.cpu_mean - used.client.cpu_mean - server - others)
-}
 
 /// Which stores were kept in a process of their own, and what that cost each operation.
 fn hosts(result: &RunResult) -> Vec<String> {
@@ -947,7 +933,8 @@ mod tests {
     use acidtest_observe::ProcessUse;
 
     use super::*;
-    use crate::sample::Grid;
+    use acidtest_engine::Stop;
+    use acidtest_results::{StopFigures, sample::Grid};
 
     #[test]
     fn client_threads_that_were_busy_all_the_time_may_have_set_the_limit() {
@@ -1073,7 +1060,8 @@ mod tests {
         let mut compared = result.clone();
         for trial in &mut compared.cells[0].trials {
             let second = trial.series[0].clone();
-            let alike = (0..10).map(|number| crate::SecondFigures { second: number, ..second.clone() });
+            let alike =
+                (0..10).map(|number| acidtest_results::SecondFigures { second: number, ..second.clone() });
             (trial.series, trial.seconds) = (alike.collect(), 10.0);
         }
         let mut base = compared.cells[0].clone();
@@ -1234,5 +1222,59 @@ mod tests {
         }
         result.cells[0].embedded = false;
         assert!(!is_busy(&result));
+    }
+
+    fn shown(result: &RunResult) -> String {
+        crate::render(result, crate::Style { color: false, width: None }).unwrap()
+    }
+
+    #[test]
+    fn a_server_that_came_again_is_not_left_as_gone() {
+        let mut stopped = StopFigures::from(Stop::ServerGone("it was killed by signal 9".to_owned()));
+        assert!(stopped.is_server_gone() && !StopFigures::from(Stop::Interrupted).is_server_gone());
+        stopped.answers_after_all();
+        let mut result = Grid::default().result();
+        result.cells[0].trials[0].stopped = Some(stopped);
+        let said = shown(&result);
+        let told = "server gone: it was killed by signal 9; the server answered when the trial was over";
+        assert!(said.contains(told), "{said}");
+    }
+
+    #[test]
+    fn why_there_is_no_law_is_noted() {
+        let mut result =
+            Grid { clients: &[1, 2, 4, 8, 16, 32], locks: &[Lock::Native], ..Grid::default() }.result();
+        for trial in
+            result.cells.iter_mut().filter(|cell| cell.clients >= 16).flat_map(|cell| &mut cell.trials)
+        {
+            trial.resources.machine.cpu_mean += 8.0;
+        }
+        let text = shown(&result);
+        let note = "no law was fitted to the figures of sqlite native, because other programs used the machine at 16 and 32 clients";
+        assert!(text.contains(note), "{text}");
+    }
+
+    #[test]
+    fn an_outage_is_noted_with_what_it_makes_void() {
+        let said = |until: f64| {
+            let mut result =
+                Grid { locks: &[Lock::Soft, Lock::Native], seconds: 10, ..Grid::default() }.result();
+            result.cells[0].lock = Lock::None;
+            result.cells[1].trials = result.cells[0].trials.clone();
+            for trial in &mut result.cells[1].trials {
+                let kill = serde_json::from_value(serde_json::json!({
+                    "fault": "kill", "member": "server", "due_seconds": 1.0, "at_seconds": 1.0, "back_seconds": 1.0,
+                    "answered_seconds": 1.0, "last_ok_seconds": 1.0, "next_ok_seconds": until,
+                }));
+                trial.note_outages(vec![kill.unwrap()], Vec::new(), false);
+            }
+            result.price().unwrap();
+            shown(&result)
+        };
+        let long = said(6.1);
+        assert!(long.contains("nobody was served for 5.10 of the 10.00 s of trial 1: too little"), "{long}");
+        assert!(long.contains(" void "), "{long}");
+        let short = said(3.0);
+        assert!(short.contains("what rests on it: prices") && !short.contains("too little"), "{short}");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use acidtest_results::{RunResult, UnreadableHistogram, dimensions::Names};
+
 use crate::{
-    RunResult, Style, UnreadableHistogram,
+    Style,
     conclusion::conclusion,
-    dimensions::Names,
     headline::headline,
     notes::notes,
     table::{numbered, wrapped},
@@ -77,7 +78,8 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     use super::*;
-    use crate::sample::{Grid, golden};
+    use crate::golden::golden;
+    use acidtest_results::sample::Grid;
 
     const PLAIN: Style = Style { color: false, width: None };
 
@@ -123,7 +125,7 @@ mod tests {
             clients: &[1, 2, 4, 8, 16, 32],
             ..Grid::LARGE
         };
-        for result in [sweep.result(), crate::sample::queue([("confirm", true, 900.0); 6])] {
+        for result in [sweep.result(), acidtest_results::sample::queue([("confirm", true, 900.0); 6])] {
             for width in [60, 80, 100, 160] {
                 let text = render(&result, Style { width: Some(width), ..PLAIN }).unwrap();
                 let widest = text.lines().max_by_key(|line| line.width()).unwrap_or_default();
@@ -156,7 +158,7 @@ mod tests {
     /// The four write cases of the locks study, with publisher confirms among them, at the study's rates.
     #[test]
     fn a_queue_s_table_is_the_golden_one() {
-        let result = crate::sample::queue([
+        let result = acidtest_results::sample::queue([
             ("none", false, 31_922.0),
             ("confirm", false, 10_000.0),
             ("transaction", false, 1_794.0),

@@ -1,7 +1,8 @@
 //! Time that clients wasted: on lost and refused attempts, on waits for locks, and on operations that were never
 //! acknowledged.
 
-use crate::{CellResult, OperationFigures, RunResult, dimensions::Names, tables::percent};
+use acidtest_model::figure::percent;
+use acidtest_results::{CellResult, OperationFigures, RunResult, dimensions::Names};
 
 /// The share of the clients' time above which wasted time is reported before anything else.
 const MOSTLY: f64 = 0.5;
@@ -93,7 +94,7 @@ pub(crate) fn waiting(result: &RunResult, names: &Names) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LatencyFigures, sample::Grid};
+    use acidtest_results::{LatencyFigures, sample::Grid};
 
     #[test]
     fn clients_that_mostly_waited_are_told_with_their_share() {

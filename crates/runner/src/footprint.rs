@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use acidtest_lab::ServerSize;
 use acidtest_model::Hosting;
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use acidtest_workloads::{DataSize, Workload};
 
 use crate::{Cell, Grid, Target, grid::Setting};

@@ -8,7 +8,7 @@ use acidtest_model::{
     Support,
 };
 use acidtest_observe::usable_cores;
-use acidtest_report::{ArrivalKind, Plan};
+use acidtest_results::{ArrivalKind, Plan};
 use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 

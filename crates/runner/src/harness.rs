@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use acidtest_engine::{Extent, Load, Measurement, Outcome, Trial};
 use acidtest_model::Lock;
 use acidtest_observe::usable_cores;
-use acidtest_report::{Harness, Windows};
+use acidtest_results::{Harness, Windows};
 use acidtest_workloads::{Place, Store, TrialSetup, Workload};
 use rustix::time::{ClockId, clock_gettime};
 

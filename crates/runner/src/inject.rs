@@ -11,7 +11,7 @@ use std::{
 use acidtest_engine::{Extent, SoFar};
 use acidtest_lab::Member;
 use acidtest_model::{Commands, Disruption, Injection, Role, Timeline};
-use acidtest_report::InjectionFigures;
+use acidtest_results::InjectionFigures;
 use acidtest_workloads::{Audit, queue::DOUBTFUL};
 
 use crate::{

@@ -8,7 +8,7 @@ use std::{
 
 use acidtest_engine::Measurement;
 use acidtest_model::{EffectiveDurability, EffectiveSettings, Role};
-use acidtest_report::RestartFigures;
+use acidtest_results::RestartFigures;
 use acidtest_workloads::{Audit, Identity, Restart, Store, guarantee::LOCK};
 
 use crate::{

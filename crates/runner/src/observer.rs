@@ -11,7 +11,7 @@ use std::{
 use acidtest_engine::{Progress, Second};
 use acidtest_model::Role;
 use acidtest_observe::LatelyUsed;
-use acidtest_report::RunResult;
+use acidtest_results::RunResult;
 
 /// What is new a second later in the measured part of a trial.
 #[derive(Clone, Debug)]

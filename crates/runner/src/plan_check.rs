@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_model::{Address, Faults, Hosting, IdleOption, Measure, Objective, Span};
-use acidtest_report::{CELLS, OPTIONS, Plan, PlanOption, RefusedKind, Takes, count, option_of};
+use acidtest_model::{Address, Faults, Hosting, IdleOption, Measure, Objective, Span, count};
+use acidtest_results::{CELLS, OPTIONS, Plan, PlanOption, RefusedKind, Takes, option_of};
 use acidtest_workloads::Workload;
 use serde_json::Value;
 

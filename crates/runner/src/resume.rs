@@ -1,8 +1,9 @@
 //! Going on with a run that was interrupted or killed.
 
 use acidtest_lab::Lab;
+use acidtest_model::figure::bytes;
 use acidtest_observe::Machine;
-use acidtest_report::{Plan, RunResult, bytes};
+use acidtest_results::{Plan, RunResult};
 use acidtest_workloads::lock_namespace;
 
 use crate::{

@@ -11,12 +11,13 @@ use std::{
 use acidtest_engine::Extent;
 use acidtest_lab::Lab;
 use acidtest_model::{
-    EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
+    EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW, count,
+    figure::nanoseconds,
 };
 use acidtest_observe::{filesystem, machine, writes_to_disks};
-use acidtest_report::{
+use acidtest_results::{
     CapacityPlan, CellResult, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts,
-    TrialResult, UnreadableHistogram, count, nanoseconds,
+    TrialResult, UnreadableHistogram,
 };
 use acidtest_workloads::{
     Audit, AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,

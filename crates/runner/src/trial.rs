@@ -11,7 +11,7 @@ use acidtest_lab::Lab;
 use acidtest_model::{
     Address, Commands, Disruption, EffectiveDurability, EffectiveSettings, Role, Secret, StoreError, Timeline,
 };
-use acidtest_report::StopFigures;
+use acidtest_results::StopFigures;
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
     hosted::HostedTrial,

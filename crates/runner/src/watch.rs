@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use acidtest_engine::{Extent, Measurement, Progress, Stop};
 use acidtest_model::{Commands, Role, Timeline};
 use acidtest_observe::{Resources, Sampler};
-use acidtest_report::GaugeFigures;
+use acidtest_results::GaugeFigures;
 use acidtest_workloads::{Crash, WorkloadTrial};
 
 use crate::{

@@ -6,10 +6,11 @@ use std::{
 };
 
 use acidtest_report::{
-    NamedResult, Plan, RunResult,
+    NamedResult,
     compare::{Choice, Comparison, Selector, Side, compare, selectors},
     findings,
 };
+use acidtest_results::{Plan, RunResult};
 use axum::http::StatusCode;
 use maud::Markup;
 use schemars::JsonSchema;

@@ -1,7 +1,7 @@
 //! What happens in a run, as its process tells it.
 
 use acidtest_observe::LatelyUsed;
-use acidtest_report::{SecondFigures, SoFar};
+use acidtest_results::{SecondFigures, SoFar};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

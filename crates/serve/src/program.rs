@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use acidtest_report::{Plan, RunResult};
+use acidtest_results::{Plan, RunResult};
 use schemars::JsonSchema;
 use serde::Serialize;
 

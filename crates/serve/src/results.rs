@@ -8,7 +8,8 @@ use std::{
     time::SystemTime,
 };
 
-use acidtest_report::{RunResult, bytes};
+use acidtest_model::figure::bytes;
+use acidtest_results::RunResult;
 use rustix::fs::OFlags;
 
 /// Length of the longest result that is read here, in bytes.
@@ -80,7 +81,7 @@ pub(crate) fn text(path: &Path, longest: u64) -> Result<String, Unreadable> {
 
 /// A result.
 pub(crate) fn result(path: &Path) -> Result<RunResult, Unreadable> {
-    acidtest_report::read(&text(path, LONGEST)?).map_err(|error| Unreadable::Other(error.to_string()))
+    acidtest_results::read(&text(path, LONGEST)?).map_err(|error| Unreadable::Other(error.to_string()))
 }
 
 /// What tells a file from the one that was there before: its length, and when it was written.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

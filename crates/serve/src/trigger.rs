@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use acidtest_model::{Durability, Lock, Span, hint};
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -8,7 +8,7 @@ use acidtest_model::{
     Address, Disruption, Durability, EffectiveSettings, Encryption, Hosting, Injection, Lock, Role, Span,
     StoreError, StoreKind, Task, Timeline,
 };
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use acidtest_runner::{
     Cell, Claim, Driven, Instance, Interrupt, Observer, OpenOptions, Opener, Silent, Target, TrialRun,
     Watcher,

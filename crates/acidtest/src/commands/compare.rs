@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::Share;
+use acidtest_model::{Share, figure::lasting};
 use acidtest_report::{
-    NamedResult, Plan, RunResult,
+    NamedResult,
     compare::{Choice, Comparison, Condition, Outcome, Selector, Side, compare as compared},
-    lasting,
 };
+use acidtest_results::{Plan, RunResult};
 use acidtest_runner::{Failure, Finished, Interrupt, Order};
 use clap::{Args, Parser};
 use tokio::task::LocalSet;

@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{NamedResult, RunResult, csv, markdown, page};
+use acidtest_report::{NamedResult, csv, markdown, page};
+use acidtest_results::RunResult;
 use acidtest_runner::Failure;
 use clap::Args;
 

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use acidtest_model::Secret;
-use acidtest_report::{CapacityPlan, lasting};
+use acidtest_model::{Secret, figure::lasting};
+use acidtest_results::CapacityPlan;
 use acidtest_runner::{Failure, Finished, Order};
 use tokio::task::LocalSet;
 

@@ -10,7 +10,7 @@ use std::{
 use acidtest_engine::Progress as Measured;
 use acidtest_lab::{Lab, Turn};
 use acidtest_model::Role;
-use acidtest_report::{LatencyFigures, RunResult, SecondFigures, SoFar};
+use acidtest_results::{LatencyFigures, RunResult, SecondFigures, SoFar};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target};
 use acidtest_serve::{Ending, Event, FaultEvent, SecondEvent, SoFarEvent, VerdictEvent};
 use tokio::{sync::oneshot, task::LocalSet};

@@ -106,7 +106,7 @@ fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
     for table in report.tally.tables() {
         output::print_text(&format!("{}\n", table.terminal(output::style())))?;
     }
-    let refused = acidtest_report::count(report.tally.refused);
+    let refused = acidtest_model::count(report.tally.refused);
     output::print_text(&format!("{refused} plans more were drawn, and refused by their check\n"))?;
     if let Some(broken) = &report.failure {
         let wrong = broken.save(folder)?;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, process::Command};
 
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, StoreKind, Support};
-use acidtest_report::{Plan, RunResult};
+use acidtest_results::{Plan, RunResult};
 use acidtest_runner::{Failure, Footprint, Grid, Order, Target, WrittenAddress};
 use acidtest_serve::{
     Assignment, CheckedPlan, Config, Error, Program, Refusal, StoreAbilities, Supported, Token,

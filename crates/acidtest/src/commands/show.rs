@@ -14,6 +14,6 @@ pub(crate) fn show(show: &Show) -> Result<Status, Failure> {
 
 /// Prints the JSON Schema of result files.
 pub(crate) fn schema() -> Result<Status, Failure> {
-    output::print_text(&format!("{:#}\n", acidtest_report::schema()))?;
+    output::print_text(&format!("{:#}\n", acidtest_results::schema()))?;
     Ok(Status::Held)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use acidtest_store_memory::{Faults, selftest::Clock};
 use serde::{Deserialize, Serialize};
 

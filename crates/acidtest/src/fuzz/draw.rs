@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{Durability, Lock, Span};
-use acidtest_report::{ArrivalKind, Plan};
+use acidtest_results::{ArrivalKind, Plan};
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
 use rand::{
     RngExt, SeedableRng,

@@ -165,7 +165,7 @@ mod tests {
     use std::time::Duration;
 
     use acidtest_model::Lock;
-    use acidtest_report::{Plan, SecondFigures, silent_from};
+    use acidtest_results::{Plan, SecondFigures, silent_from};
     use acidtest_store_memory::Faults;
     use acidtest_workloads::{
         Finding, Verdict,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use acidtest_model::Span;
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use acidtest_store_memory::Faults;
 use serde_json::Value;
 

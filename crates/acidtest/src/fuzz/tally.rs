@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use acidtest_engine::Outcome;
-use acidtest_report::{Entry, Table, Worth, count};
+use acidtest_model::count;
+use acidtest_report::{Entry, Table, Worth};
 use acidtest_store_memory::Bug;
 use acidtest_workloads::Verdict;
 

@@ -9,8 +9,11 @@ use std::{
 };
 
 use acidtest_engine::{Outcome, Progress as Measured};
-use acidtest_model::Role;
-use acidtest_report::{RunResult, SoFar, count, is_enough, nanoseconds, rate};
+use acidtest_model::{
+    Role, count,
+    figure::{nanoseconds, rate},
+};
+use acidtest_results::{RunResult, SoFar, is_enough};
 use acidtest_runner::{FaultStage, Observer, SecondSeen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 

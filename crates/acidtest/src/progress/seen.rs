@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use acidtest_engine::Outcome;
-use acidtest_report::{SoFar, rate};
+use acidtest_model::figure::rate;
+use acidtest_results::SoFar;
 use acidtest_runner::SecondSeen;
 
 /// Seconds that the chart has at most.

@@ -11,14 +11,12 @@
 
 use std::{fmt, str::FromStr};
 
+use acidtest_model::count;
+use acidtest_results::statistics::{Difference, RESOLUTION};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::{Assessment, Design, Figure, FigureComparison, Pair};
-use crate::{
-    count,
-    statistics::{Difference, RESOLUTION},
-};
 
 /// How often a condition may be shown, or excluded, by chance where the true ratio is its bound.
 const CHANCE: f64 = 0.025;
@@ -89,7 +87,7 @@ pub struct Judgement {
     /// Whether the condition is shown, excluded, or neither.
     pub ruling: Ruling,
     /// The ratio B / A with its 95 % interval; none where the pair has none, or it is void.
-    pub ratio: Option<crate::Ratio>,
+    pub ratio: Option<acidtest_results::Ratio>,
     /// The ratio nearest to the bound that these data would have shown to lie beyond it, beside all other conditions and cells; none
     /// where the condition was not tested.
     pub could_show: Option<f64>,
@@ -265,7 +263,9 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
-    use crate::statistics::NO_FLOOR;
+
+    /// Of a figure that is no count.
+    const NO_FLOOR: f64 = 0.0;
 
     /// Simulated runs of two grids whose true ratio is known.
     #[derive(Clone, Copy)]

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use acidtest_results::statistics::Difference;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::figures::{Figure, TrialFigures};
-use crate::{NamedResult, statistics::Difference};
+use crate::NamedResult;
 
 /// The units whose variation the intervals of a comparison are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -2,17 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
+use acidtest_model::figure::percent;
+use acidtest_results::{
+    Answers, CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, Turn,
+    UnreadableHistogram, enough, seconds_seen, server_cpu,
+};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-
-use crate::{
-    CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
-    answers::Answers,
-    latency::enough,
-    price::{seconds_seen, server_cpu},
-    result::Turn,
-    tables::percent,
-};
 
 /// A figure of a trial that two cells are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
@@ -104,9 +100,9 @@ impl Figure {
     /// The value with its unit, rounded for readers.
     pub(super) fn shown(self, value: f64) -> String {
         match self {
-            Self::Throughput => crate::rate(value),
+            Self::Throughput => acidtest_model::figure::rate(value),
             Self::Errors => percent(value),
-            _ => crate::nanoseconds(value),
+            _ => acidtest_model::figure::nanoseconds(value),
         }
     }
 

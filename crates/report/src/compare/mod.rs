@@ -9,6 +9,13 @@ mod figures;
 mod select;
 mod show;
 
+use acidtest_model::figure::percent;
+use acidtest_results::{
+    Answers, CellResult, Ratio, RunResult, UnreadableHistogram,
+    dimensions::{DURABILITY, Dimensions, Names},
+    distinct, disturbing,
+    statistics::Difference,
+};
 use acidtest_workloads::{Finding, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,14 +26,7 @@ pub use figures::Figure;
 pub use select::{Choice, SelectionError, Selector, selectors};
 
 use self::figures::TrialFigures;
-use crate::{
-    CellResult, NamedResult, Ratio, RunResult, UnreadableHistogram,
-    answers::Answers,
-    dimensions::{DURABILITY, Dimensions, Names},
-    distinct, notes,
-    statistics::Difference,
-    tables,
-};
+use crate::{NamedResult, not_served::not_served, tables};
 
 /// The version of a comparison's JSON: raised when a reader of the last one would misread the next.
 const FORMAT: u32 = 2;
@@ -351,10 +351,11 @@ type InRuns<'a> = (Side<'a>, &'a [&'a CellResult]);
 /// they did so most.
 fn disturbed(a: InRuns<'_>, b: InRuns<'_>) -> Option<String> {
     let said = [("A", a), ("B", b)].into_iter().filter_map(|(name, (side, cells))| {
-        let used =
-            side.runs.iter().zip(cells).filter_map(|(run, cell)| {
-                Some((notes::disturbing(run.result, cell)?, run.result.machine.cores))
-            });
+        let used = side
+            .runs
+            .iter()
+            .zip(cells)
+            .filter_map(|(run, cell)| Some((disturbing(run.result, cell)?, run.result.machine.cores)));
         let (used, cores) = used.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
         Some(format!("{used:.2} of the machine's {cores} cores while {name} was measured"))
     });
@@ -384,7 +385,7 @@ fn void(a: &[&CellResult], b: &[&CellResult], is_disturbed: bool) -> Option<Void
             });
         }
     }
-    let too_many = |cells: &[&CellResult]| cells.iter().find_map(|cell| cell.not_served());
+    let too_many = |cells: &[&CellResult]| cells.iter().find_map(|cell| not_served(cell));
     if let Some(errors) = too_many(b) {
         let of_a = too_many(a).map(|errors| format!("A had {errors}, "));
         // two sides that are about as near to the bound differ by chance, and so do those on a busy machine
@@ -438,7 +439,7 @@ fn other_work(
         };
         let (of_a, of_b) = answers(a).other_refusals(answers(b))?;
         let of = operation.map_or_else(String::new, |name| format!(" of {name}"));
-        Some(format!("A refused {}{of}, B {}", tables::percent(of_a), tables::percent(of_b)))
+        Some(format!("A refused {}{of}, B {}", percent(of_a), percent(of_b)))
     };
     said(None).or_else(|| said(Some(operation.filter(|_| figure == Figure::Throughput)?)))
 }
@@ -562,7 +563,7 @@ fn threads(pairs: &[(&CellResult, &CellResult)]) -> Vec<String> {
 
 /// Differences between two runs that bear on their figures: in machine, plan and versions.
 fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
-    let extent = |plan: &crate::Plan| {
+    let extent = |plan: &acidtest_results::Plan| {
         plan.ops.map_or_else(|| plan.duration.to_string(), |ops| format!("{ops} operations"))
     };
     let facts = |result: &RunResult| {
@@ -570,7 +571,7 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
         [
             ("CPU", machine.cpu.clone()),
             ("cores", machine.cores.to_string()),
-            ("memory", crate::bytes(machine.memory_bytes as f64)),
+            ("memory", acidtest_model::figure::bytes(machine.memory_bytes as f64)),
             ("kernel", machine.kernel.clone()),
             ("filesystem", machine.filesystem.clone()),
             ("acidtest", result.acidtest.clone()),
@@ -578,7 +579,7 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
             ("warm-up", plan.warmup.to_string()),
             ("client processes", plan.client_processes().unwrap_or(1).to_string()),
             ("arrivals", format!("{:?}", plan.arrivals)),
-            ("duty", crate::tables::percent(plan.duty)),
+            ("duty", acidtest_model::figure::percent(plan.duty)),
             ("on refused", format!("{:?}", plan.on_refused)),
             ("seed", plan.seed.to_string()),
         ]
@@ -607,10 +608,9 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     use super::*;
-    use crate::{
-        Style,
-        sample::{Grid, golden, queue},
-    };
+    use crate::Style;
+    use crate::golden::golden;
+    use acidtest_results::sample::{Grid, queue};
 
     const PLAIN: Style = Style { color: false, width: None };
 
@@ -743,7 +743,7 @@ mod tests {
     fn refuse(cell: &mut CellResult, refused: u64) {
         for trial in &mut cell.trials {
             let captures = &mut trial.operations[0];
-            let times = crate::LatencyFigures { count: refused, ..captures.service["ok"].clone() };
+            let times = acidtest_results::LatencyFigures { count: refused, ..captures.service["ok"].clone() };
             captures.service.insert("refused".to_owned(), times);
         }
     }
@@ -830,7 +830,8 @@ mod tests {
             for trial in &mut result.cells[0].trials {
                 trial.throughput *= 0.5;
                 let consume = &mut trial.operations[1];
-                let times = crate::LatencyFigures { count: 5_000, ..consume.service["ok"].clone() };
+                let times =
+                    acidtest_results::LatencyFigures { count: 5_000, ..consume.service["ok"].clone() };
                 consume.service.insert("refused".to_owned(), times);
             }
         };
@@ -845,7 +846,7 @@ mod tests {
     fn so_many(result: &mut RunResult, count: u64) {
         let mut histogram = acidtest_engine::Histogram::new(3).unwrap();
         (1..=count).for_each(|place| histogram.record(1_000_000 + 10_000 * place).unwrap());
-        let times = crate::LatencyFigures::of(&histogram);
+        let times = acidtest_results::LatencyFigures::of(&histogram);
         for trial in result.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
             for operation in &mut trial.operations {
                 operation.service.insert("ok".to_owned(), times.clone());
@@ -1055,7 +1056,7 @@ mod tests {
                 for trial in &mut one.cells[0].trials {
                     let mut ok = trial.operations[0].service["ok"].clone();
                     ok.count = 100_000;
-                    let failed = crate::LatencyFigures { count: errors, ..ok.clone() };
+                    let failed = acidtest_results::LatencyFigures { count: errors, ..ok.clone() };
                     trial.operations[0].service =
                         [("ok".to_owned(), ok), ("failed".to_owned(), failed)].into();
                     trial.operations.truncate(1);
@@ -1146,8 +1147,9 @@ mod tests {
         after(&before, |result| change(&mut result.cells[0]), fail_if)
     }
 
-    fn cut_short(trial: &mut crate::TrialResult) {
-        trial.stopped = Some(crate::StopFigures { reason: "server gone".to_owned(), detail: String::new() });
+    fn cut_short(trial: &mut acidtest_results::TrialResult) {
+        trial.stopped =
+            Some(acidtest_results::StopFigures { reason: "server gone".to_owned(), detail: String::new() });
     }
 
     #[test]
@@ -1178,7 +1180,7 @@ mod tests {
         let outcome = |[of_a, of_b]: [u64; 2], busy: f64| {
             let dropping = |cell: &mut CellResult, dropped: u64| {
                 for trial in &mut cell.trials {
-                    trial.arrived = crate::ArrivalFigures {
+                    trial.arrived = acidtest_results::ArrivalFigures {
                         offered: 10_000,
                         started: 10_000 - dropped,
                         completed: 10_000 - dropped,

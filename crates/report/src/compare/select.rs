@@ -6,11 +6,13 @@ use std::{
     str::FromStr,
 };
 
-use super::Side;
-use crate::{
-    CellResult, NamedResult, RunResult,
+use acidtest_results::{
+    CellResult, RunResult,
     dimensions::{ADDRESS, Names, STORE, varying},
 };
+
+use super::Side;
+use crate::NamedResult;
 
 /// Selects the cells of a result that have all of these values; an empty selector fits every cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

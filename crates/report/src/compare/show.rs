@@ -1,17 +1,17 @@
 //! Formats a comparison for a terminal, or for a page.
 
+use acidtest_model::figure::percent;
+use acidtest_results::distinct;
 use acidtest_workloads::Verdict;
 use maud::{Markup, html};
 
 use super::{Assessment, Comparison, Design, Figure, FigureComparison, Judgement, Outcome, Pair, Ruling};
 use crate::{
     Style,
-    answers::REFUSED_MORE,
-    distinct,
-    latency::LEFT_OUT,
+    notes::{LEFT_OUT, REFUSED_MORE},
     page,
     table::{Entry, Table, Tone, Worth, numbered, wrapped},
-    tables::{bound, percent, ratio},
+    tables::{bound, ratio},
 };
 
 /// Up to this many pairs every figure is shown; above it, one row a pair.

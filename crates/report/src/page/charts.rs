@@ -1,15 +1,14 @@
 //! The data of a page's charts, reduced to the points that can be seen.
 
-use serde::Serialize;
-
-use crate::{
+use acidtest_model::figure::four_digits;
+use acidtest_results::{
     Capacity, CellResult, LatencyFigures, RateFigures, RunResult, Sweep, TrialResult, UnreadableHistogram,
     dimensions::{CLIENTS, Names},
-    distinct,
-    figure::four_digits,
-    latency::is_enough,
-    tables::{each, found, operations},
+    distinct, is_enough,
 };
+use serde::Serialize;
+
+use crate::tables::{each, found, operations};
 
 /// Lines that one chart can carry and still be read.
 const LINES: usize = 8;
@@ -281,8 +280,8 @@ fn thinned(trial: &TrialResult) -> Vec<Second> {
     let whole = trial.series.iter().filter(|second| second.second as f64 + 1.0 <= trial.seconds + 1e-6);
     let whole: Vec<_> = whole.collect();
     let step = whole.len().div_ceil(POINTS).max(1);
-    let ok = |second: &&crate::SecondFigures| second.ok_of(&trial.counted) as f64;
-    let span = |some: &[&crate::SecondFigures]| Second {
+    let ok = |second: &&acidtest_results::SecondFigures| second.ok_of(&trial.counted) as f64;
+    let span = |some: &[&acidtest_results::SecondFigures]| Second {
         at: some.first().map_or(0.0, |second| second.second as f64),
         ok: four_digits(some.iter().map(ok).sum::<f64>() / some.len().max(1) as f64),
         p50: some.iter().filter_map(|second| second.percentiles().0).max().unwrap_or(0) as f64,

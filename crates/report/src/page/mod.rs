@@ -5,22 +5,23 @@
 
 mod charts;
 
+use acidtest_model::{
+    count,
+    figure::{bytes, nanoseconds, offered, rate},
+};
+use acidtest_results::{
+    CellResult, RunResult, SoFar, TrialResult, UnreadableHistogram, dimensions::Names, distinct, sweeps,
+    total,
+};
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
 use self::charts::Chart;
 use crate::{
-    CellResult, RunResult, SoFar, TrialResult, UnreadableHistogram, bytes,
     conclusion::conclusion,
-    count,
-    dimensions::Names,
-    distinct,
-    figure::{offered, total},
     headline::{driving, workload},
-    nanoseconds,
-    notes::notes,
-    rate, sweeps,
+    notes::{answers_are, notes},
     table::{Entry, Table, Tone},
     tables::{
         self, Columns, capacities, capacity_prices, cells, limits, locks, prices, resources, scalability,
@@ -327,7 +328,7 @@ fn priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
         @if locks.rows.is_empty() && others.rows.is_empty() {
             (no_prices())
         } @else {
-            p.quiet { "With the guarantee over without it, 95 % intervals over paired trials. Answers a second (" (result.answers_are()) ")
+            p.quiet { "With the guarantee over without it, 95 % intervals over paired trials. Answers a second (" (answers_are(result)) ")
                 below 1, and p99 and the CPU of an answer above 1, is what it costs; ≈ marks a ratio inside the noise. A cell whose verdict
                 is not “holds” has no price, and neither has one that refused much more or less than the other." }
             (table(&locks, true))
@@ -494,7 +495,7 @@ mod tests {
     use acidtest_model::{Durability, Lock};
 
     use super::*;
-    use crate::sample::Grid;
+    use acidtest_results::sample::Grid;
 
     fn of(result: &RunResult) -> String {
         page(&[NamedResult { name: "result.json", result }]).unwrap()
@@ -538,7 +539,7 @@ mod tests {
         "2026-11-22T10:15:00.123456789Z".clone_into(&mut result.started);
         assert_eq!(titled(&result), "inventory on REDIS, SQLITE · 2026-11-22 10:15:00 UTC");
         assert!(!of(&result).contains("00.123456789"));
-        result.plan.capacity = Some(crate::CapacityPlan::default());
+        result.plan.capacity = Some(acidtest_results::CapacityPlan::default());
         assert!(titled(&result).starts_with("capacity of inventory on REDIS, SQLITE"), "{}", titled(&result));
         let named = NamedResult { name: "result.json", result: &result };
         assert!(page(&[named, named]).unwrap().contains(", and 1 more · acidtest</title>"));
@@ -548,7 +549,7 @@ mod tests {
     fn faults_are_marked_over_the_seconds_of_their_trial() {
         let mut result = Grid::default().result();
         assert!(!of(&result).contains("\"marks\""));
-        let kill = crate::InjectionFigures {
+        let kill = acidtest_results::InjectionFigures {
             fault: "kill".to_owned(),
             member: "server".to_owned(),
             due_seconds: 3.0,
@@ -569,7 +570,7 @@ mod tests {
             last_ok_seconds: None,
             next_ok_seconds: None,
         };
-        let late = crate::InjectionFigures { at_seconds: None, ..kill.clone() };
+        let late = acidtest_results::InjectionFigures { at_seconds: None, ..kill.clone() };
         result.cells[1].trials[0].injections = vec![kill, late];
         let page = of(&result);
         let marks = r#""marks":[{"x":3.25,"text":"kill","color":0}]"#;

@@ -1,17 +1,14 @@
 //! Tables of searches for a capacity: what was found, what it costs, the curve of latency over rate, and what ran out.
 
+use acidtest_model::figure::{bytes, nanoseconds, offered, percent, rate, three_digits};
+use acidtest_results::{
+    Capacity, CellResult, Limit, OTHERS, OperationTimes, Priceable, RateFigures, RateInterval, RunResult,
+    Used, dimensions::NOT_THERE, distinct,
+};
 use acidtest_workloads::Verdict;
 
-use super::{Columns, percent, ratio, resources::cores};
-use crate::{
-    Capacity, CellResult, Limit, OperationTimes, RateFigures, RateInterval, RunResult, Used,
-    dimensions::NOT_THERE,
-    distinct,
-    figure::{bytes, nanoseconds, offered, rate, three_digits},
-    notes::OTHERS,
-    price::Priceable,
-    table::{Entry, Table, Worth},
-};
+use super::{Columns, ratio, resources::cores};
+use crate::table::{Entry, Table, Worth};
 
 /// Every search with what it found.
 pub(crate) fn found(result: &RunResult) -> impl Iterator<Item = (&CellResult, &Capacity)> {

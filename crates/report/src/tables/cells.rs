@@ -2,19 +2,21 @@
 
 use std::cmp::Reverse;
 
-use acidtest_model::Lock;
+use acidtest_model::{
+    Lock, count,
+    figure::{nanoseconds, percent, rate},
+};
+use acidtest_results::{
+    CellResult, OperationFigures, Priceable, RunResult, SEEN, TrialResult,
+    dimensions::{DURABILITY, LOCK, NOT_THERE},
+    distinct, disturbing, total,
+};
 use acidtest_workloads::{Finding, Over, Verdict, workload};
 
-use super::{Columns, is_too_wide, percent, ratio};
+use super::{Columns, is_too_wide, ratio};
 use crate::{
-    CellResult, OperationFigures, RunResult, TrialResult, count,
-    dimensions::{DURABILITY, LOCK, NOT_THERE},
-    distinct,
-    figure::{nanoseconds, rate, total},
     headline::common_durability,
-    notes::{DISTURBED, disturbing},
-    price::Priceable,
-    result::SEEN,
+    notes::DISTURBED,
     table::{Entry, Table, Worth},
 };
 
@@ -286,7 +288,7 @@ mod tests {
     use acidtest_workloads::guarantee::{ATOMICITY, LOCK};
 
     use super::*;
-    use crate::{InjectionFigures, dimensions::Names, sample::Grid};
+    use acidtest_results::{InjectionFigures, dimensions::Names, sample::Grid};
 
     fn with_findings(findings: [Vec<Finding>; 3]) -> CellResult {
         let mut cell = Grid::default().result().cells.remove(0);

@@ -19,12 +19,12 @@ pub(crate) use self::{
     sizes::{demand, sizes},
     times::times,
 };
-use crate::{
+use crate::table::{Entry, Table, Worth};
+use acidtest_model::figure::{offered, three_digits};
+use acidtest_results::{
     CellResult, OperationFigures, Ratio, RunResult,
     dimensions::{DURABILITY, LOCK, NOT_THERE, Names, RATE, STORE},
     distinct,
-    figure::{offered, three_digits},
-    table::{Entry, Table, Worth},
 };
 
 /// Number of cells above which a terminal does not show the resources that each of them used.
@@ -97,12 +97,6 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// A share as a percentage: `1.2 %`, `34 %`.
-pub(crate) fn percent(share: f64) -> String {
-    let shown = share * 100.0;
-    if shown.abs() < 9.95 { format!("{shown:.1} %") } else { format!("{shown:.0} %") }
-}
-
 /// A ratio with its interval, or with the remark that it has none; ≈ marks a ratio inside the noise.
 pub(crate) fn ratio(ratio: &Ratio) -> String {
     let estimate = three_digits(ratio.estimate);
@@ -155,7 +149,7 @@ mod tests {
     use acidtest_observe::ProcessUse;
 
     use super::*;
-    use crate::{LatencyFigures, dimensions::Names, sample::Grid};
+    use acidtest_results::{LatencyFigures, dimensions::Names, sample::Grid};
 
     #[test]
     fn bounds_that_say_nothing_have_no_digits() {
@@ -191,12 +185,14 @@ mod tests {
     /// Neither times nor resources are of a trial that was cut short.
     #[test]
     fn a_trial_that_was_cut_short_is_in_no_mean() {
-        let mut cut = crate::sample::queue([("confirm", true, 900.0); 6]);
+        let mut cut = acidtest_results::sample::queue([("confirm", true, 900.0); 6]);
         let mut without = cut.clone();
         for (cell, other) in cut.cells.iter_mut().zip(&mut without.cells) {
             let trial = cell.trials.last_mut().unwrap();
-            trial.stopped =
-                Some(crate::StopFigures { reason: "server gone".to_owned(), detail: String::new() });
+            trial.stopped = Some(acidtest_results::StopFigures {
+                reason: "server gone".to_owned(),
+                detail: String::new(),
+            });
             trial.resources.client.cpu_mean = 9.0;
             trial.resources.machine.cpu_max = 9.0;
             other.trials.pop();

@@ -1,12 +1,12 @@
 //! Tables of prices: a row for each guarantee of a cell whose grid has the cell without it.
 
-use super::{Columns, ratio, unpriced};
-use crate::{
-    CellResult, Price, Ratio, RunResult,
+use acidtest_results::{
+    CellResult, Price, Priceable, Ratio, RunResult,
     dimensions::{LOCK, NOT_THERE},
-    price::Priceable,
-    table::{Entry, Table, Worth},
 };
+
+use super::{Columns, ratio, unpriced};
+use crate::table::{Entry, Table, Worth};
 
 /// Prices of all guarantees except the lock, whose price stands beside the verdict.
 pub(crate) fn prices(result: &RunResult, columns: &Columns<'_>) -> Table {

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use acidtest_model::figure::bytes;
 use acidtest_observe::{MachineUse, ProcessUse, Resources};
+use acidtest_results::{CellResult, RunResult};
 
 use super::Columns;
-use crate::{
-    CellResult, RunResult,
-    figure::bytes,
-    table::{Entry, Table, Worth},
-};
+use crate::table::{Entry, Table, Worth};
 
 /// Cores that were kept busy.
 pub(super) fn cores(mean: f64) -> String {

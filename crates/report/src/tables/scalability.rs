@@ -1,14 +1,9 @@
 //! A table of the scalability law of each sweep over clients.
 
-use super::{Columns, percent};
-use crate::{
-    RunResult,
-    dimensions::CLIENTS,
-    figure::rate,
-    scalability::Coefficient,
-    sweeps,
-    table::{Entry, Table, Worth},
-};
+use super::Columns;
+use crate::table::{Entry, Table, Worth};
+use acidtest_model::figure::{percent, rate};
+use acidtest_results::{Coefficient, RunResult, dimensions::CLIENTS, sweeps};
 
 /// One row for each sweep over clients that has a fitted law.
 pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {

@@ -1,15 +1,14 @@
 //! A table of how large tables are, and how many rows fit into what there is.
 
-use acidtest_model::{Bytes, PerSecond};
+use acidtest_model::{
+    Bytes, PerSecond, count,
+    figure::{DAY, bytes, rate, three_digits},
+};
+use acidtest_results::{CellResult, RunResult, dimensions::NOT_THERE, total};
 use acidtest_workloads::{Medium, TableSize, workload};
 
 use super::Columns;
-use crate::{
-    CellResult, RunResult, count,
-    dimensions::NOT_THERE,
-    figure::{DAY, bytes, rate, three_digits, total},
-    table::{Entry, Table, Worth},
-};
+use crate::table::{Entry, Table, Worth};
 
 /// One row for each cell whose store said how large its table was at the end: how fast it was loaded, its rows, and bytes
 /// for each; and if that is
@@ -127,7 +126,7 @@ impl Size {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{dimensions::Names, sample::Grid};
+    use acidtest_results::{dimensions::Names, sample::Grid};
 
     fn shown(result: &RunResult) -> String {
         let names = Names::of(&result.cells);

@@ -3,12 +3,9 @@
 use acidtest_engine::Outcome;
 
 use super::{Columns, each, operations, spans};
-use crate::{
-    CellResult, LatencyFigures, RunResult, UnreadableHistogram,
-    dimensions::NOT_THERE,
-    figure::{nanoseconds, rate},
-    table::{Entry, Table, Worth},
-};
+use crate::table::{Entry, Table, Worth};
+use acidtest_model::figure::{nanoseconds, rate};
+use acidtest_results::{CellResult, LatencyFigures, RunResult, UnreadableHistogram, dimensions::NOT_THERE};
 
 /// One row for each cell and operation: throughput and times. An open loop also has the response times, counted from
 /// when an operation was due. The first, cold execution has its own row where it was measured; so has every outcome

@@ -2,16 +2,17 @@
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
+use acidtest_model::Span;
+use acidtest_results::{Plan, RunResult, SoFar, StopFigures};
+
 use crate::told::{Bench, Step, Teller, plan};
 use acidtest_engine::Progress;
-use acidtest_model::Span;
-use acidtest_report::{Plan, RunResult, SoFar, StopFigures};
 use acidtest_runner::{Failure, Finished, Interrupt, Observer, Silent};
 use acidtest_workloads::{Finding, Verdict, guarantee::LOCK};
 
 fn verdicts(result: &RunResult) -> Vec<Vec<Verdict>> {
     let of =
-        |trials: &[acidtest_report::TrialResult]| trials.iter().map(|trial| trial.audit.verdict).collect();
+        |trials: &[acidtest_results::TrialResult]| trials.iter().map(|trial| trial.audit.verdict).collect();
     result.cells.iter().map(|cell| of(&cell.trials)).collect()
 }
 
@@ -54,7 +55,7 @@ fn a_store_is_waited_for_as_long_as_the_plan_says() {
 fn a_run_without_a_trial_is_an_error() {
     let bad = Teller::new("bad");
     bad.told.fail(Step::Load, 1);
-    let plan = acidtest_report::Plan { clients: vec![1, 2], ..plan(2) };
+    let plan = acidtest_results::Plan { clients: vec![1, 2], ..plan(2) };
     let bench = Bench::new();
     let Err(failure) = bench.run(&plan, vec![bad.target()], None, &mut Silent, &Interrupt::default()) else {
         panic!("there is a result")

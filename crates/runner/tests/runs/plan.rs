@@ -1,10 +1,11 @@
 //! The plan's check, on stores whose rows of the matrix say what they lack.
 
+use acidtest_model::{CellRequest, Durability, Hosting, IdleOption, Lock, Span, StoreKind, Support};
+use acidtest_results::Plan;
+
 use crate::told::{Teller, plan};
 use std::time::Duration;
 
-use acidtest_model::{CellRequest, Durability, Hosting, IdleOption, Lock, Span, StoreKind, Support};
-use acidtest_report::Plan;
 use acidtest_runner::{
     Failure, Footprint, Grid, Target,
     plan_check::{self, GivenOptions},

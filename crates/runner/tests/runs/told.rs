@@ -11,7 +11,7 @@ use std::{
 
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, EffectiveSettings, Lock, Span, StoreError, StoreKind, Task};
-use acidtest_report::{Plan, RunResult};
+use acidtest_results::{Plan, RunResult};
 use acidtest_runner::{
     Environment, Failure, Finished, Grid, Interrupt, Observer, OpenOptions, Opener, Order, Target, Watcher,
     run,

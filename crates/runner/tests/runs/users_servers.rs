@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use acidtest_model::{Commands, Durability, Hosting, Role, Span, StoreKind};
-use acidtest_report::{Plan, TrialResult};
+use acidtest_results::{Plan, TrialResult};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Silent, remove_leftover};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
 use acidtest_workloads::{DURABILITY, Identity, Owner, Store, Verdict, guarantee::LOCK};

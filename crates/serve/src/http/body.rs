@@ -3,7 +3,7 @@
 use std::{fmt::Write, time::Duration};
 
 use acidtest_model::{UnknownName, expected};
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use axum::{
     body::Body,
     extract::{FromRequest, Request},

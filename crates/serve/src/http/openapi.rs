@@ -1,7 +1,8 @@
 //! The description of the interface (`OpenAPI` 3.1), made from the code: its paths from the handlers, its schemas from the
 //! types that they read and write.
 
-use acidtest_report::{Plan, RunResult, compare::Comparison};
+use acidtest_report::compare::Comparison;
+use acidtest_results::{Plan, RunResult};
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use acidtest_report::{CapacityPlan, NamedResult, Plan, page};
+use acidtest_report::{NamedResult, page};
+use acidtest_results::{CapacityPlan, Plan};
 use axum::{
     Router,
     body::Body,

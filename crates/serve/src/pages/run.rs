@@ -66,7 +66,7 @@ fn about(app: &App, record: &Record, is_ours: bool) -> Markup {
             @if !record.command.is_empty() { pre.command aria-label="The same on the command line" { (record.command) } }
             p.quiet {
                 (record.cells) @if record.cells == 1 { " cell" } @else { " cells" }
-                @if let Some(seconds) = record.seconds { " · driven for " (acidtest_report::lasting(seconds)) }
+                @if let Some(seconds) = record.seconds { " · driven for " (acidtest_model::figure::lasting(seconds)) }
                 " · asked for " (record.submitted.strftime("%Y-%m-%d %H:%M:%S UTC"))
             }
             div.actions {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{Durability, Encryption, Lock, Span};
-use acidtest_report::{Plan, distinct};
+use acidtest_results::{Plan, distinct};
 use serde_json::Value;
 
 use super::{Asked, PARAMETER};

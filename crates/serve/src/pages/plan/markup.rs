@@ -65,10 +65,10 @@ fn summary(form: &Form) -> Markup {
                     p {
                         (checked.cells) @if checked.cells == 1 { " cell" } @else { " cells" }
                         @match checked.seconds {
-                            Some(seconds) => { ", driven for " (acidtest_report::lasting(seconds)) "; starting, loading and auditing come on top" }
+                            Some(seconds) => { ", driven for " (acidtest_model::figure::lasting(seconds)) "; starting, loading and auditing come on top" }
                             None => { "; how long it takes depends on the stores" }
                         }
-                        ". It needs about " (acidtest_report::bytes(checked.memory_bytes as f64)) " of memory and " (acidtest_report::bytes(checked.disk_bytes as f64)) " of disk for its data."
+                        ". It needs about " (acidtest_model::figure::bytes(checked.memory_bytes as f64)) " of memory and " (acidtest_model::figure::bytes(checked.disk_bytes as f64)) " of disk for its data."
                     }
                     @if !checked.left_out.is_empty() {
                         details { summary { (checked.left_out.len()) " left out, as a store cannot do it" } ul { @for each in &checked.left_out { li { (each) } } } }

@@ -8,7 +8,7 @@ mod query;
 
 use std::sync::Arc;
 
-use acidtest_report::Plan;
+use acidtest_results::Plan;
 use axum::{
     extract::State as Of,
     http::{StatusCode, Uri},

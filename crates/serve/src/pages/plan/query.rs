@@ -1,6 +1,6 @@
 //! The form of a plan that was run, so that it can be changed and run again.
 
-use acidtest_report::{OPTIONS, Plan, PlanOption};
+use acidtest_results::{OPTIONS, Plan, PlanOption};
 use serde_json::Value;
 use url::form_urlencoded;
 

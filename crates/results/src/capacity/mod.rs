@@ -4,13 +4,15 @@
 //! where to begin, then those at a rate. All that is known of the search follows from them, so that a result that is read
 //! again, and a run that is resumed, stand where the run stood.
 
-pub(crate) mod conclusion;
 mod probe;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_capacity::{Conclusion, Ended, Observation, Search, Settings, Step, Why};
-use acidtest_model::{Measure, Objective, PerSecond, Share, Span};
+use acidtest_model::{
+    Measure, Objective, PerSecond, Share, Span,
+    figure::{DAY, four_digits, offered, rate, three_digits},
+};
 use acidtest_workloads::Verdict;
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use schemars::JsonSchema;
@@ -19,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use self::probe::Probe;
 use crate::{
     CapacityPlan, CellResult, OperationFigures, Plan, RunResult, TrialResult, UnreadableHistogram,
-    figure::{DAY, four_digits, offered, rate, three_digits},
     latency::is_enough,
 };
 
@@ -177,7 +178,8 @@ pub struct OperationTimes {
 
 impl OperationTimes {
     /// Whether they are of so many operations that this percentile of them is shown.
-    pub(crate) fn is_enough(&self, percent: f64) -> bool {
+    #[must_use]
+    pub fn is_enough(&self, percent: f64) -> bool {
         is_enough(self.operations, percent)
     }
 }
@@ -719,7 +721,8 @@ impl RunResult {
 impl Capacity {
     /// What was measured at the rate above the capacity that shows its limit, and at the rate nearest to half of that; none where
     /// no rate missed more often than it held, or half was not run.
-    pub(crate) fn at_limit_and_half(&self) -> Option<(&RateFigures, &RateFigures)> {
+    #[must_use]
+    pub fn at_limit_and_half(&self) -> Option<(&RateFigures, &RateFigures)> {
         let above = self.carried.or(self.passed).unwrap_or(0.0);
         let at = match self.limit {
             Limit::Objective { at, .. }
@@ -761,7 +764,8 @@ impl Capacity {
     }
 
     /// The worst verdict at or below the capacity; of all probes where there is none.
-    pub(crate) fn verdict(&self) -> Verdict {
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
         let up_to = self.carried.unwrap_or(f64::INFINITY);
         let below = self.curve.iter().filter(|figures| figures.per_second <= up_to * (1.0 + 1e-9));
         below.map(|figures| figures.verdict).max().unwrap_or(Verdict::Unknown)

@@ -9,13 +9,14 @@ use crate::{
     CellResult, LatencyFigures, Limit, RateEstimate, Ratio, RunResult, TrialResult, UnreadableHistogram,
     answers::Answers,
     dimensions::{DURABILITY, FAULT, NOT_THERE, TLS},
-    figure::total,
     result::Turn,
+    total,
 };
 
 /// The guarantees that can be priced: those of the result's workload, or, for a workload that this acidtest does not
 /// know, those that most workloads have.
-pub(crate) fn guarantees(result: &RunResult) -> &'static [Guarantee] {
+#[must_use]
+pub fn guarantees(result: &RunResult) -> &'static [Guarantee] {
     workload(&result.plan.workload).map_or(OF_READ_DECIDE_WRITE, |kind| kind.guarantees)
 }
 
@@ -25,29 +26,33 @@ fn named(guarantees: &'static [Guarantee], name: &str) -> Option<&'static Guaran
 
 /// A guarantee of a workload that has levels, so that a cell can have more or less of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Priceable {
+pub struct Priceable {
     all: &'static [Guarantee],
     one: &'static Guarantee,
 }
 
 impl Priceable {
     /// The guarantees of the result's workload that have a price, in the order in which reports show them.
-    pub(crate) fn of(result: &RunResult) -> impl Iterator<Item = Self> {
+    pub fn of(result: &RunResult) -> impl Iterator<Item = Self> {
         let all = guarantees(result);
         all.iter().filter(|each| each.has_price()).map(move |one| Self { all, one })
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    /// The guarantee's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         self.one.name
     }
 
     /// The operation that pays for the guarantee; none where all operations do.
-    pub(crate) fn paid_by(self) -> Option<&'static str> {
+    #[must_use]
+    pub fn paid_by(self) -> Option<&'static str> {
         self.one.paid_by
     }
 
     /// The guarantee's price in a cell; none if it was not priced there.
-    pub(crate) fn price(self, cell: &CellResult) -> Option<&Price> {
+    #[must_use]
+    pub fn price(self, cell: &CellResult) -> Option<&Price> {
         cell.prices.iter().find(|price| price.guarantee == self.one.name)
     }
 
@@ -119,7 +124,8 @@ impl Priceable {
     }
 
     /// The guarantee and the value that a price is for, as a reader sees it: `ack transaction`.
-    pub(crate) fn priced(self, cell: &CellResult, price: Option<&Price>) -> String {
+    #[must_use]
+    pub fn priced(self, cell: &CellResult, price: Option<&Price>) -> String {
         let name = self.one.name;
         match (self.one.levels, price) {
             (Levels::Together(_), Some(price)) => format!("all of {}", price.of),
@@ -204,7 +210,8 @@ impl RunResult {
     /// What a cell's faults cost once somebody was served again: the rate of its remaining seconds in ratio to that of the
     /// same cell without faults in the same seconds. `None` where there is no such cell, where one of the two did not hold, or where no
     /// second was left.
-    pub(crate) fn price_of_faults(&self, cell: &CellResult) -> Option<Ratio> {
+    #[must_use]
+    pub fn price_of_faults(&self, cell: &CellResult) -> Option<Ratio> {
         let is_base = |other: &&CellResult| other.faults.is_none() && cell.same_but(other, &[FAULT]);
         let base = self.cells.iter().find(is_base).filter(|_| !cell.faults.is_none())?;
         if [cell, base].iter().any(|cell| cell.verdict() != Verdict::Holds || !cell.is_serving()) {
@@ -264,7 +271,8 @@ impl RunResult {
 
     /// The shares of refusals, 0 to 1, among the answers of a cell and of the same cell without the guarantee, where they are so
     /// different that the guarantee has no price.
-    pub(crate) fn other_refusals(&self, guarantee: Priceable, cell: &CellResult) -> Option<(f64, f64)> {
+    #[must_use]
+    pub fn other_refusals(&self, guarantee: Priceable, cell: &CellResult) -> Option<(f64, f64)> {
         let base = &self.cells[self.baseline(guarantee, cell)?];
         let [with, without] = [cell, base].map(|each| self.answered(each.answers(guarantee.paid_by())));
         with.other_refusals(without)
@@ -273,7 +281,7 @@ impl RunResult {
     /// Prices every guarantee of every cell that has a capacity, where the grid has the same cell without the guarantee and with a
     /// capacity: the ratio of the even odds, whose intervals make its own; or, where one of the two has none to compare, the ratio
     /// of the capacities, which has no interval.
-    pub(crate) fn price_capacities(&mut self) {
+    pub fn price_capacities(&mut self) {
         let prices: Vec<Vec<Price>> = self
             .cells
             .iter()
@@ -311,7 +319,8 @@ impl RunResult {
     }
 
     /// Whether the grid has the same cell without the guarantee.
-    pub(crate) fn has_baseline(&self, guarantee: Priceable, cell: &CellResult) -> bool {
+    #[must_use]
+    pub fn has_baseline(&self, guarantee: Priceable, cell: &CellResult) -> bool {
         self.cells.iter().any(|other| guarantee.is_without(other, cell))
     }
 }
@@ -334,7 +343,8 @@ fn even_odds(cell: &CellResult) -> Option<RateEstimate> {
 }
 
 /// CPU seconds of the server and of those beside it; none where it is not on this machine.
-pub(crate) fn server_cpu(cell: &CellResult, used: &Resources) -> Option<f64> {
+#[must_use]
+pub fn server_cpu(cell: &CellResult, used: &Resources) -> Option<f64> {
     let beside = used.others.values().map(|each| each.cpu_seconds);
     match &used.server {
         Some(server) => Some(server.cpu_seconds + beside.sum::<f64>()),
@@ -344,7 +354,8 @@ pub(crate) fn server_cpu(cell: &CellResult, used: &Resources) -> Option<f64> {
 }
 
 /// For how long it was watched who uses what: beside many processes that is longer than the measured part.
-pub(crate) fn seconds_seen(trial: &TrialResult) -> f64 {
+#[must_use]
+pub fn seconds_seen(trial: &TrialResult) -> f64 {
     Some(trial.resources.seconds).filter(|seconds| *seconds > 0.0).unwrap_or(trial.seconds)
 }
 

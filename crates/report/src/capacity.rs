@@ -1,10 +1,9 @@
 //! What searches found, in sentences; and what is computed from it, with its assumptions.
 
-use crate::{
-    Capacity, CellResult, Headroom, Limit, RateFigures, Room, RunResult,
-    dimensions::Names,
-    figure::{bytes, offered, rate, three_digits},
-    tables::{days, found, percent, ran_out},
+use crate::tables::{days, found, ran_out};
+use acidtest_model::figure::{bytes, offered, percent, rate, three_digits};
+use acidtest_results::{
+    Capacity, CellResult, Headroom, Limit, RateFigures, Room, RunResult, dimensions::Names,
 };
 
 /// A sentence for each search, and below it what ran out there.
@@ -338,10 +337,15 @@ fn prices(result: &RunResult) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use acidtest_model::{Lock, PerSecond};
+    use acidtest_results::{
+        RateEstimate, Used,
+        sample::search::{at_rate, begun, closed_loop, found, operation, plain, searched},
+    };
     use acidtest_workloads::Verdict;
 
     use super::*;
-    use crate::capacity::Used;
+    use crate::{NamedResult, Style, golden::golden, markdown, page, render};
 
     #[test]
     fn what_tells_most_of_a_demand_is_named() {
@@ -375,5 +379,141 @@ mod tests {
         for nothing in [&[][..], &[(900.0, 2, 0)], &[(1100.0, 0, 1)], &[(900.0, 0, 0)]] {
             assert_eq!(seen(nothing), None, "{nothing:?}");
         }
+    }
+
+    #[test]
+    fn what_is_shown_is_the_golden_one() {
+        let mut result = begun(&[Lock::Native], &["p99<20ms", "errors<0.1%"]);
+        result.plan.demand = Some("200/s".parse().unwrap());
+        result.plan.capacity.as_mut().unwrap().growth = Some("3%/month".parse().unwrap());
+        let result = searched(result, |_, _, _| {});
+        golden("capacity.txt", &render(&result, Style { color: false, width: Some(100) }).unwrap());
+        golden("capacity.md", &markdown(&result));
+        for width in 60..140 {
+            let text = render(&result, Style { color: false, width: Some(width) }).unwrap();
+            let widest = text.lines().map(unicode_width::UnicodeWidthStr::width).max().unwrap_or(0);
+            assert!(widest <= usize::from(width), "{width}: {text}");
+        }
+        let page = page(&[NamedResult { name: "a.json", result: &result }]).unwrap();
+        assert!(page.contains("Latency over rate") && page.contains("\"kind\":\"capacity\""));
+    }
+
+    /// The p99 of a rate at which little was done is about the maximum.
+    #[test]
+    fn a_rate_of_few_operations_has_no_p99_in_the_curve() {
+        let mut result = plain(&["p99<20ms", "errors<0.1%"]);
+        let mut shown = |operations| {
+            let curve = &mut result.cells[0].capacity.as_mut().unwrap().curve;
+            for times in curve.iter_mut().flat_map(|figures| figures.times.values_mut()) {
+                assert!(times.operations > 0);
+                (times.operations, times.p99_ns) = (operations, Some(7.77e6));
+            }
+            markdown(&result).contains("7.77 ms")
+        };
+        assert!(shown(1_000) && !shown(999));
+    }
+
+    #[test]
+    fn where_the_probes_ran_out_the_estimate_and_the_demand_are_told() {
+        let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+        result.plan.demand = Some(PerSecond(900_000.0));
+        result.plan.capacity.as_mut().unwrap().probes = 8;
+        // the last probes meet a machine that is busy with something else
+        let result = searched(result, |_, _, trial| {
+            if trial.round >= 8 {
+                trial.operations[0] = operation(&trial.operations[0], "capture", &[("ok", 90.0, 1000)]);
+            }
+        });
+        assert!(
+            found(&result).carried.is_none() && found(&result).limit == Limit::Budget,
+            "{:?}",
+            found(&result)
+        );
+        let shown = markdown(&result);
+        for part in [
+            "its budget was spent after 8 probes, before fresh probes had confirmed a rate",
+            "demand of 900,000/s lies above the interval of the rate that 95 % of probes hold",
+        ] {
+            assert!(shown.contains(part), "{shown}");
+        }
+    }
+
+    #[test]
+    fn cores_that_others_used_are_not_told_as_the_store_s() {
+        let result = plain(&["p99<20ms"]);
+        let all = result.machine.cores as f64;
+        let used = |client_cores, server_cores| Used {
+            client_cores,
+            server_cores,
+            machine_cores: all,
+            ..Used::default()
+        };
+        let mut cell = CellResult { embedded: false, ..result.cells[0].clone() };
+        let said = |used, cell: &CellResult| ran_out(&used, cell, &result);
+        let others = said(used(all * 0.4, Some(all * 0.2)), &cell);
+        assert!(others.contains("everything else") && others.contains("with nothing else to do"), "{others}");
+        let clients = said(used(all * 0.7, Some(all * 0.3)), &cell);
+        assert!(clients.contains("cores of their own for the clients"), "{clients}");
+        // the rest may be the server's
+        let unseen = said(used(all * 0.4, None), &cell);
+        assert!(unseen.ends_with("everything else 9.60)"), "{unseen}");
+        // it runs where the clients do
+        cell.embedded = true;
+        let embedded = said(used(all, None), &cell);
+        assert!(embedded.ends_with("everything else 0.00)"), "{embedded}");
+    }
+
+    fn shown(result: &RunResult) -> String {
+        render(result, Style { color: false, width: None }).unwrap()
+    }
+
+    /// A capacity and even odds, which lie above it by what probes differ by.
+    #[test]
+    fn a_price_says_of_which_rates_it_is_the_ratio() {
+        let mut result = searched(begun(&[Lock::None, Lock::Native], &["p99<20ms"]), |_, _, _| {});
+        let odds = |per_second: f64| {
+            Some(RateEstimate { per_second, low: per_second * 0.98, high: per_second * 1.02, spread: 0.1 })
+        };
+        let objective = found(&result).limit.clone();
+        let mut said = |limits: [&Limit; 2]| {
+            for (cell, (limit, odds)) in
+                result.cells.iter_mut().zip(limits.into_iter().zip([odds(900.0), odds(1800.0)]))
+            {
+                let found = cell.capacity.as_mut().unwrap();
+                (found.carried, found.even_odds, found.limit) = (Some(700.0), odds, limit.clone());
+            }
+            result.price_capacities();
+            markdown(&result)
+        };
+        let of_odds = "price: the ratio of the even odds, against";
+        let of_capacities = "price: the ratio of the capacities, against";
+        let text = said([&objective, &Limit::Budget]);
+        assert!(text.contains(of_odds), "{text}");
+        let text = said([&objective, &Limit::Broke { at: 710.0 }]);
+        assert!(text.contains(of_capacities) && !text.contains(of_odds), "{text}");
+        assert!(text.contains("×1.00 (of the capacities)"), "{text}");
+    }
+
+    #[test]
+    fn why_a_search_went_no_higher_is_said() {
+        let text = shown(&plain(&["p99<1ms"]));
+        assert!(text.contains("no rate meets p99<1ms; the best seen was"), "{text}");
+        let busy = searched(begun(&[Lock::Native], &["p99<20ms"]), |_, _, trial| {
+            trial.operations[0] = operation(&trial.operations[0], "capture", &[("ok", 900.0, 1000)]);
+            trial.resources.machine.cpu_mean += 4.0;
+        });
+        let text = shown(&busy);
+        assert!(text.contains("machine-limited: other programs used a quarter of the machine"), "{text}");
+        // a store that cannot be reached for another probe
+        let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+        let like = result.cells[0].trials.remove(0);
+        result.cells[0].trials = vec![closed_loop(&like), at_rate(&like, 450.0, 2)];
+        result.cells[0].error = Some("it is gone".to_owned());
+        result.find_capacities().unwrap();
+        let text = shown(&result);
+        for said in ["a probe at 900/s could not be made: it is gone.", "a probe that could not be made"] {
+            assert!(text.contains(said), "no {said:?} in {text}");
+        }
+        assert!(!text.contains("the store was lost"), "{text}");
     }
 }

@@ -1,9 +1,10 @@
 //! Dimensions: the properties that tell the cells of a grid apart.
 
+use acidtest_model::figure::offered;
 use acidtest_workloads::Values;
 use serde_json::Value;
 
-use crate::{CellResult, distinct, figure::offered};
+use crate::{CellResult, distinct};
 
 /// Names of the dimensions that every cell has, in the order in which readers see them; after them come the
 /// workload's parameters.
@@ -24,7 +25,7 @@ pub const CLIENTS: &str = "clients";
 pub const RATE: &str = "rate";
 
 /// Shown for a parameter that a cell does not have.
-pub(crate) const NOT_THERE: &str = "–";
+pub const NOT_THERE: &str = "–";
 
 const OWN: [&str; 8] = [STORE, ADDRESS, LOCK, DURABILITY, TLS, FAULT, CLIENTS, RATE];
 
@@ -65,7 +66,8 @@ impl CellResult {
 
     /// The durability level that the cell is named by: the one read back, followed by the one asked for if that is
     /// another; and the one asked for where none was read back.
-    pub(crate) fn durability_in_name(&self) -> String {
+    #[must_use]
+    pub fn durability_in_name(&self) -> String {
         if self.effective.is_some() { self.durability() } else { self.dimension(DURABILITY) }
     }
 
@@ -139,18 +141,19 @@ impl Names {
     }
 
     /// The same names without one dimension.
-    pub(crate) fn without(&self, name: &str) -> Self {
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
         let varying = self.varying.iter().filter(|other| *other != name).cloned().collect();
         Self { varying, addresses: self.addresses.clone() }
     }
 
     /// One line for each letter, with the address that it stands for.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = String> {
+    pub fn addresses(&self) -> impl Iterator<Item = String> {
         self.addresses.iter().enumerate().map(|(place, address)| format!("{}: {address}", letters(place)))
     }
 
     /// Dimensions in which the cells differ, without the store and the lock, which are in every name.
-    pub(crate) fn others(&self) -> impl Iterator<Item = &str> {
+    pub fn others(&self) -> impl Iterator<Item = &str> {
         self.varying.iter().map(String::as_str).filter(|name| ![STORE, ADDRESS, LOCK].contains(name))
     }
 
@@ -178,7 +181,8 @@ fn letters(place: usize) -> String {
 }
 
 /// A dimension's value in a reader's words: `16 clients`, `2,000/s`, `items 10`.
-pub(crate) fn spoken(cell: &CellResult, name: &str) -> String {
+#[must_use]
+pub fn spoken(cell: &CellResult, name: &str) -> String {
     match name {
         CLIENTS => format!("{} {}", cell.clients, if cell.clients == 1 { "client" } else { "clients" }),
         RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |rate| offered(rate) + "/s"),

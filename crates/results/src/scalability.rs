@@ -26,14 +26,15 @@
 
 use std::collections::BTreeMap;
 
+use acidtest_model::count;
 use acidtest_workloads::Verdict;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
-    CellResult, Mean, RunResult, TrialResult, count,
+    CellResult, Mean, RunResult, TrialResult,
     dimensions::CLIENTS,
-    notes::disturbing,
+    disturbing,
     statistics::{SEED, quantile},
 };
 
@@ -551,9 +552,6 @@ mod tests {
             let [soft, native] = sweeps(&result).try_into().unwrap();
             assert!(soft.law.is_some() && soft.unfit.is_none() && soft.cells[&1].lock == Lock::Soft, "{why}");
             assert_eq!((native.law, native.unfit.as_deref()), (None, Some(why)));
-            let text = crate::render(&result, crate::Style { color: false, width: None }).unwrap();
-            let note = format!("no law was fitted to the figures of sqlite native, because {why}");
-            assert!(text.contains(&note), "{text}");
         };
         check("too little was served at 16 and 32 clients", |trial| {
             let captures = &mut trial.operations[0];

@@ -8,8 +8,8 @@ use acidtest_workloads::Verdict;
 
 use super::{OperationTimes, Used};
 use crate::{
-    CellResult, LatencyFigures, OperationFigures, RunResult, TrialResult, UnreadableHistogram,
-    notes::{OTHERS, others_during},
+    CellResult, LatencyFigures, OTHERS, OperationFigures, RunResult, TrialResult, UnreadableHistogram,
+    others_during,
 };
 
 /// Share of the cores that clients can use from which on they, and not the store, may be why an objective was missed.

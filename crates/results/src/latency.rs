@@ -33,12 +33,9 @@ pub struct LatencyFigures {
 /// 10 ± 3 times by chance.
 const BEYOND: f64 = 10.0;
 
-/// Which percentiles are not shown, and why.
-pub(crate) const LEFT_OUT: &str = "a percentile that fewer than 10 times lie beyond is not shown: it would be about the maximum. \
-                                   p99 takes 1,000 operations, p99.9 takes 10,000";
-
 /// How many times a percentile takes to be shown.
-pub(crate) fn enough(percent: f64) -> u64 {
+#[must_use]
+pub fn enough(percent: f64) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a small number
     let times = (BEYOND * 100.0 / (100.0 - percent)).round() as u64;
     times

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Capacity, LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, dimensions::NOT_THERE,
-    figure::total, latency::is_enough, steadiness::thinned,
+    latency::is_enough, steadiness::thinned, total,
 };
 
 /// The version of the result format: raised when a reader of the last one would misread the next. No other one is read.
@@ -148,7 +148,7 @@ pub struct CellResult {
 /// The round and the session of a trial. Trials of different cells that have both in common ran shortly after one
 /// another and are compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
+pub struct Turn {
     round: u32,
     session: u32,
 }
@@ -248,7 +248,7 @@ pub struct RestartFigures {
 }
 
 /// Within how many seconds it is seen that somebody is served again.
-pub(crate) const SEEN: f64 = 0.03;
+pub const SEEN: f64 = 0.03;
 
 /// A fault that was brought about in a trial. Times are in seconds from the beginning of the measured part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -544,28 +544,31 @@ impl TrialResult {
 
     /// How the trial is told from the cell's others: its round, and whether it was interrupted, as another may have been made of the
     /// same round.
-    pub(crate) fn label(&self) -> String {
+    #[must_use]
+    pub fn label(&self) -> String {
         let interrupted = if self.was_interrupted() { ", interrupted" } else { "" };
         format!("{}{interrupted}", self.round)
     }
 
     /// Operations that ended in a second, with any outcome: what clients reached in a closed loop.
-    pub(crate) fn ended_per_second(&self) -> f64 {
+    #[must_use]
+    pub fn ended_per_second(&self) -> f64 {
         self.arrived.completed as f64 / self.seconds.max(1e-9)
     }
 
     /// The round and session, which say with which trials of other cells this one is compared.
-    pub(crate) fn turn(&self) -> Turn {
+    #[must_use]
+    pub fn turn(&self) -> Turn {
         Turn { round: self.round, session: self.session }
     }
 
     /// Figures of the operations that throughput counts.
-    pub(crate) fn counted_operations(&self) -> impl Iterator<Item = &OperationFigures> {
+    pub fn counted_operations(&self) -> impl Iterator<Item = &OperationFigures> {
         self.operations.iter().filter(|each| self.counted.is_empty() || self.counted.contains(&each.name))
     }
 
     /// Figures of the operations that throughput does not count.
-    pub(crate) fn other_operations(&self) -> impl Iterator<Item = &OperationFigures> {
+    pub fn other_operations(&self) -> impl Iterator<Item = &OperationFigures> {
         self.operations.iter().filter(|each| !self.counted.is_empty() && !self.counted.contains(&each.name))
     }
 
@@ -578,7 +581,7 @@ impl TrialResult {
     }
 
     /// 99th percentile of the same, in nanoseconds; none where there are too few of them for it.
-    pub(crate) fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
+    pub fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
         Ok(self.times()?.and_then(|figures| figures.p99()).map(|p99| p99 as f64))
     }
 
@@ -601,13 +604,13 @@ impl TrialResult {
 
 impl TrialResult {
     /// The faults that tested the durability level of the cell.
-    pub(crate) fn crashes(&self) -> impl Iterator<Item = &InjectionFigures> {
+    pub fn crashes(&self) -> impl Iterator<Item = &InjectionFigures> {
         self.injections.iter().filter(|injected| injected.crash)
     }
 
     /// The faults that ended the processes of the store's own server, or of a service before it, after something had been
     /// acknowledged: those after which something may be lost.
-    pub(crate) fn ends(&self) -> impl Iterator<Item = &InjectionFigures> {
+    pub fn ends(&self) -> impl Iterator<Item = &InjectionFigures> {
         self.injections.iter().filter(|injected| {
             is_kept_by(&injected.member)
                 && !injected.same_life
@@ -620,7 +623,8 @@ impl TrialResult {
 }
 
 /// Whether what was acknowledged is kept by the member with this role, or passes through it.
-pub(crate) fn is_kept_by(member: &str) -> bool {
+#[must_use]
+pub fn is_kept_by(member: &str) -> bool {
     let keep = [Role::Server, Role::Gateway, Role::Queue, Role::Collector];
     keep.iter().any(|role| role.name() == member)
 }
@@ -646,7 +650,8 @@ impl SecondFigures {
 
     /// Median and 99th percentile of the service time, in nanoseconds, as they are shown: each none where too few operations were
     /// acknowledged in the second.
-    pub(crate) fn percentiles(&self) -> (Option<u64>, Option<u64>) {
+    #[must_use]
+    pub fn percentiles(&self) -> (Option<u64>, Option<u64>) {
         let times = self.ok_of(&[]);
         let shown = |percent, value| is_enough(times, percent).then_some(value);
         (shown(50.0, self.p50_ns), shown(99.0, self.p99_ns))
@@ -670,13 +675,14 @@ impl OperationFigures {
 
 impl RunResult {
     /// Number of cores that a cell's clients could use by their threads.
-    pub(crate) fn cores_for(&self, cell: &CellResult) -> u32 {
+    #[must_use]
+    pub fn cores_for(&self, cell: &CellResult) -> u32 {
         cell.threads.unwrap_or(cell.clients).min(self.harness.cores)
     }
 
     /// Number of rounds that an interruption divided between two sessions: their trials ran hours apart and are not
     /// compared.
-    pub(crate) fn divided_rounds(&self) -> usize {
+    pub fn divided_rounds(&self) -> usize {
         let turns = self.cells.iter().flat_map(CellResult::whole_trials).map(TrialResult::turn);
         let turns: BTreeSet<Turn> = turns.collect();
         let rounds: Vec<u32> = turns.iter().map(|turn| turn.round).collect();
@@ -686,7 +692,8 @@ impl RunResult {
 
 impl CellResult {
     /// Whether the store is in the clients' own process; an embedded store that can be killed has one for itself.
-    pub(crate) fn is_within_clients(&self) -> bool {
+    #[must_use]
+    pub fn is_within_clients(&self) -> bool {
         self.embedded && self.host_round_trip_ns.is_none()
     }
 
@@ -703,7 +710,8 @@ impl CellResult {
     }
 
     /// Whether a trial lost what was acknowledged when its server was ended.
-    pub(crate) fn lost_acknowledged(&self) -> bool {
+    #[must_use]
+    pub fn lost_acknowledged(&self) -> bool {
         let lost = |trial: &TrialResult| {
             let findings = &trial.audit.findings;
             (trial.ends().next().is_some() || !trial.restarts.is_empty())
@@ -735,13 +743,14 @@ impl CellResult {
     }
 
     /// Mean of a figure over the [measured trials](Self::measured_trials); 0 without trials.
-    pub(crate) fn mean(&self, figure: impl Fn(&TrialResult) -> f64) -> f64 {
+    pub fn mean(&self, figure: impl Fn(&TrialResult) -> f64) -> f64 {
         let trials = self.measured_trials();
         trials.iter().map(|trial| figure(trial)).sum::<f64>() / (trials.len().max(1) as f64)
     }
 
     /// The trials that means are of: the whole ones, or all where none is whole.
-    pub(crate) fn measured_trials(&self) -> Vec<&TrialResult> {
+    #[must_use]
+    pub fn measured_trials(&self) -> Vec<&TrialResult> {
         let whole: Vec<&TrialResult> = self.whole_trials().collect();
         if whole.is_empty() { self.trials.iter().collect() } else { whole }
     }
@@ -752,18 +761,20 @@ impl CellResult {
     }
 
     /// The trials that can be compared: one that was cut short has the time it waited for its server in it.
-    pub(crate) fn whole_trials(&self) -> impl Iterator<Item = &TrialResult> {
+    pub fn whole_trials(&self) -> impl Iterator<Item = &TrialResult> {
         self.trials.iter().filter(|trial| trial.stopped.is_none())
     }
 
     /// The trials' throughput with its interval; none without trials.
-    pub(crate) fn mean_throughput(&self) -> Option<Mean> {
+    #[must_use]
+    pub fn mean_throughput(&self) -> Option<Mean> {
         let trials: Vec<f64> = self.measured_trials().iter().map(|trial| trial.throughput).collect();
         Mean::of(&trials)
     }
 
     /// The steadiness of the trials' seconds; none where they are too few.
-    pub(crate) fn steadiness_of_trials(&self) -> Option<Steadiness> {
+    #[must_use]
+    pub fn steadiness_of_trials(&self) -> Option<Steadiness> {
         let series: Vec<Vec<f64>> =
             // a fault is no drift
             self.whole_trials()
@@ -815,18 +826,6 @@ mod tests {
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
         }
-    }
-
-    #[test]
-    fn a_server_that_came_again_is_not_left_as_gone() {
-        let mut stopped = StopFigures::from(Stop::ServerGone("it was killed by signal 9".to_owned()));
-        assert!(stopped.is_server_gone() && !StopFigures::from(Stop::Interrupted).is_server_gone());
-        stopped.answers_after_all();
-        let mut result = Grid::default().result();
-        result.cells[0].trials[0].stopped = Some(stopped);
-        let said = crate::render(&result, crate::Style { color: false, width: None }).unwrap();
-        let told = "server gone: it was killed by signal 9; the server answered when the trial was over";
-        assert!(said.contains(told), "{said}");
     }
 
     #[test]

@@ -26,10 +26,10 @@ pub const ENOUGH: usize = 6;
 const RESAMPLES: usize = 999;
 
 /// Relative resolution of figures from histograms, which keep three digits: two times nearer than this may be one.
-pub(crate) const RESOLUTION: f64 = 0.002;
+pub const RESOLUTION: f64 = 0.002;
 
 /// Seed of every bootstrap: fixed, so that the same trials have the same interval.
-pub(crate) const SEED: u64 = 0x00ac_1d7e_5700;
+pub const SEED: u64 = 0x00ac_1d7e_5700;
 
 /// The method by which an interval was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -132,7 +132,7 @@ impl Ratio {
 
 /// Of a figure that is no count.
 #[cfg(test)]
-pub(crate) const NO_FLOOR: f64 = 0.0;
+const NO_FLOOR: f64 = 0.0;
 
 /// Most degrees of freedom that are told from the normal distribution.
 const NORMAL: f64 = 1e6;
@@ -140,9 +140,9 @@ const NORMAL: f64 = 1e6;
 /// The difference of two means of logarithms, B − A, over units that are independent of each other: pairs of trials of one
 /// round, or whole runs. Student's t and Welch's are exact for units that are about log-normal.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Difference {
+pub struct Difference {
     /// The logarithm of the ratio B / A.
-    pub(crate) log: f64,
+    pub log: f64,
     /// The squared standard error and its degrees of freedom; none where the units are too few to know it.
     error: Option<(f64, f64)>,
     is_paired: bool,
@@ -152,7 +152,8 @@ pub(crate) struct Difference {
 impl Difference {
     /// The mean of differences, one for each pair of units. Its squared error is at least `floor`: what is counted varies at
     /// least as counts do, even where the few that were seen are alike. `None` without a pair.
-    pub(crate) fn of_pairs(pairs: &[f64], floor: f64) -> Option<Self> {
+    #[must_use]
+    pub fn of_pairs(pairs: &[f64], floor: f64) -> Option<Self> {
         let seen = Moments::of(pairs)?;
         let error = (pairs.len() > 1).then(|| (seen.error().max(floor), seen.n - 1.0));
         Some(Self { log: seen.mean, error, is_paired: true, units: pairs.len() })
@@ -160,7 +161,8 @@ impl Difference {
 
     /// The difference of the means of two groups of units (Welch). One unit against several is taken to vary as the several do
     /// (Crawford and Howell 1998); one against one has no error. `None` without a unit on either side.
-    pub(crate) fn of_groups(b: &[f64], a: &[f64], floor: f64) -> Option<Self> {
+    #[must_use]
+    pub fn of_groups(b: &[f64], a: &[f64], floor: f64) -> Option<Self> {
         let (of_b, of_a) = (Moments::of(b)?, Moments::of(a)?);
         let alone = |several: Moments| (several.variance * (1.0 / several.n + 1.0), several.n - 1.0);
         let error = match (b.len(), a.len()) {
@@ -185,7 +187,8 @@ impl Difference {
 
     /// The same with what A and B, one run each, differ by as runs: `deviation` is the standard deviation of the logarithms of
     /// runs that are alike, and known beforehand (Satterthwaite).
-    pub(crate) fn between_runs(self, deviation: f64) -> Self {
+    #[must_use]
+    pub fn between_runs(self, deviation: f64) -> Self {
         let known = 2.0 * deviation.powi(2);
         let error = self.error.map(|(seen, freedom)| {
             let all = seen + known;
@@ -195,17 +198,20 @@ impl Difference {
     }
 
     /// Whether its error is known.
-    pub(crate) fn has_error(&self) -> bool {
+    #[must_use]
+    pub fn has_error(&self) -> bool {
         self.error.is_some()
     }
 
     /// The probability of a mean as high as this or higher if the true one is `bound`; none where no error is known.
-    pub(crate) fn chance_above(&self, bound: f64) -> Option<f64> {
+    #[must_use]
+    pub fn chance_above(&self, bound: f64) -> Option<f64> {
         self.chance(self.log - bound)
     }
 
     /// The probability of a mean as low as this or lower if the true one is `bound`; none where no error is known.
-    pub(crate) fn chance_below(&self, bound: f64) -> Option<f64> {
+    #[must_use]
+    pub fn chance_below(&self, bound: f64) -> Option<f64> {
         self.chance(bound - self.log)
     }
 
@@ -220,13 +226,15 @@ impl Difference {
     }
 
     /// How far from a bound the mean must lie to be shown, at this probability of being there by chance.
-    pub(crate) fn reach(&self, chance: f64) -> Option<f64> {
+    #[must_use]
+    pub fn reach(&self, chance: f64) -> Option<f64> {
         let (variance, freedom) = self.error?;
         Some(student(freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(1.0 - chance)) * variance.sqrt())
     }
 
     /// The ratio B / A with its 95 % interval.
-    pub(crate) fn ratio(&self) -> Ratio {
+    #[must_use]
+    pub fn ratio(&self) -> Ratio {
         let reach = self.reach(0.025);
         Ratio {
             estimate: self.log.exp(),
@@ -322,7 +330,8 @@ fn studentised(draw: impl Fn(&mut Xoshiro256PlusPlus) -> (f64, f64)) -> Option<(
 
 /// A quantile of sorted values: the one at rank `(n + 1) q`; `None` if there are no values.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a rank within the values
-pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+#[must_use]
+pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = ((sorted.len() as f64 + 1.0) * share).round() as usize;
     sorted.get(rank.max(1).min(sorted.len()).checked_sub(1)?).copied()
 }

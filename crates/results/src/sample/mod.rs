@@ -1,5 +1,7 @@
 //! Made-up results for tests: nothing in them was measured.
 
+pub mod search;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_engine::Histogram;
@@ -16,15 +18,21 @@ use crate::{
 
 /// A grid to make a result of: every store with every lock mode and number of clients.
 #[derive(Clone, Copy)]
-pub(crate) struct Grid<'a> {
-    pub(crate) stores: &'a [&'a str],
-    pub(crate) locks: &'a [Lock],
-    pub(crate) durability: &'a [Durability],
-    pub(crate) clients: &'a [u32],
+pub struct Grid<'a> {
+    /// Names of stores.
+    pub stores: &'a [&'a str],
+    /// Lock modes.
+    pub locks: &'a [Lock],
+    /// Durability levels.
+    pub durability: &'a [Durability],
+    /// Numbers of clients.
+    pub clients: &'a [u32],
     /// Values of the parameter `transaction`.
-    pub(crate) transactions: &'a [u32],
-    pub(crate) trials: u32,
-    pub(crate) seconds: u32,
+    pub transactions: &'a [u32],
+    /// Trials of each cell.
+    pub trials: u32,
+    /// Length of a trial, in seconds.
+    pub seconds: u32,
 }
 
 impl Default for Grid<'_> {
@@ -43,7 +51,7 @@ impl Default for Grid<'_> {
 
 impl Grid<'_> {
     /// A grid of 96 cells and 480 trials.
-    pub(crate) const LARGE: Self = Self {
+    pub const LARGE: Self = Self {
         stores: &["sqlite", "postgres"],
         locks: &Lock::ALL,
         durability: &[Durability::None, Durability::Process, Durability::Disk],
@@ -55,7 +63,7 @@ impl Grid<'_> {
 
     /// Makes the result, with prices. Cells with lock none are broken, all others hold; native is slower by a fifth,
     /// hard by half; throughput follows the scalability law with σ 0.05 and κ 0.001.
-    pub(crate) fn result(&self) -> RunResult {
+    pub fn result(&self) -> RunResult {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut cells = Vec::new();
         for store in self.stores {
@@ -279,7 +287,7 @@ impl Grid<'_> {
 
 /// A queue's result: three ways to publish, each with transient and persistent messages, at the given rates in
 /// messages a second.
-pub(crate) fn queue(rates: [(&str, bool, f64); 6]) -> RunResult {
+pub fn queue(rates: [(&str, bool, f64); 6]) -> RunResult {
     let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
     let model = result.cells.remove(0);
     for (ack, persistent, published) in rates {
@@ -341,15 +349,4 @@ fn times(mean: f64, mut noisy: impl FnMut(f64) -> f64) -> LatencyFigures {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a time or a count
 fn whole(value: f64) -> u64 {
     value.round() as u64
-}
-
-/// Compares a text with the file of the same name in `tests/golden`; with `GOLDEN=write` set, writes the file.
-pub(crate) fn golden(name: &str, text: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("GOLDEN").is_some_and(|value| value == "write") {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    let golden = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(text, golden, "{name} changed; if it should, run the tests again with GOLDEN=write");
 }

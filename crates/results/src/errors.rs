@@ -1,7 +1,7 @@
 //! Whether a store served: how many operations ended in errors or were never started, and since when none succeeded. Beyond
 //! some, the rate of the others says nothing.
 
-use crate::{CellResult, OperationFigures, SecondFigures, TrialResult, figure::total, tables::percent};
+use crate::{CellResult, OperationFigures, SecondFigures, TrialResult, total};
 
 /// The outcomes that are errors. A refusal is an answer; and an operation is given up after conflicts only where the plan says
 /// so, or because the trial is over.
@@ -60,7 +60,8 @@ pub fn silent_from(
 impl TrialResult {
     /// Since which second nothing was acknowledged, to the end of the measured part; none where something was. Of a trial with faults,
     /// or one that was cut short, that is told of these.
-    pub(crate) fn unsuccessful_from(&self) -> Option<u64> {
+    #[must_use]
+    pub fn unsuccessful_from(&self) -> Option<u64> {
         self.silent(&["ok"])
     }
 
@@ -86,12 +87,14 @@ impl TrialResult {
     /// nothing but errors ended: clients that a server turns away come back ever more slowly, and so meet few errors. What
     /// ended while a fault of the plan was under way is left out: it was to be expected. So are, for as long as an unanswered operation
     /// took at most, those that were unanswered after it: they may have begun within it. `None` where nothing is left.
-    pub(crate) fn errors(&self) -> Option<f64> {
+    #[must_use]
+    pub fn errors(&self) -> Option<f64> {
         Some(self.errors_of_all()?.0)
     }
 
     /// The same, and of how many operations it is the share.
-    pub(crate) fn errors_of_all(&self) -> Option<(f64, u64)> {
+    #[must_use]
+    pub fn errors_of_all(&self) -> Option<(f64, u64)> {
         let faults: Vec<(f64, f64)> = self.times_of_faults().collect();
         let (errors, others) = if faults.is_empty() {
             let count = |outcomes: &[&str]| total(self.operations.iter().map(|each| ended(each, outcomes)));
@@ -159,81 +162,54 @@ fn is_apart(second: &SecondFigures, faults: &[(f64, f64)]) -> bool {
 
 impl CellResult {
     /// The largest share of errors of those trials that its rate is the mean of; none where there is none.
-    pub(crate) fn errors(&self) -> Option<f64> {
+    pub fn errors(&self) -> Option<f64> {
         self.measured_trials().into_iter().filter_map(TrialResult::errors).reduce(f64::max)
     }
 
     /// The largest share of arrivals that were never started, of the same trials.
-    pub(crate) fn dropped(&self) -> f64 {
+    pub fn dropped(&self) -> f64 {
         self.measured_trials().into_iter().map(TrialResult::dropped).fold(0.0, f64::max)
     }
 
     /// Whether the store served so much of what it was asked for, and for so long, that its rate says something.
-    pub(crate) fn is_serving(&self) -> bool {
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
         self.not_served().is_none()
     }
 
     /// Whether it was far from serving too little: at most half of what is too much.
-    pub(crate) fn is_serving_well(&self) -> bool {
+    #[must_use]
+    pub fn is_serving_well(&self) -> bool {
         let errors = self.errors().unwrap_or_default();
         self.is_serving() && errors <= MOST / 2.0 && self.dropped() <= MOST_DROPPED / 2.0
     }
 
-    /// What is said of a cell whose rate is void because too little was served: `12 % errors`.
-    pub(crate) fn not_served(&self) -> Option<String> {
+    /// Why the cell's rate is void, where too little was served; none where it stands.
+    #[must_use]
+    pub fn not_served(&self) -> Option<NotServed> {
         let errors = self.errors().filter(|errors| *errors > MOST);
         let dropped = Some(self.dropped()).filter(|dropped| *dropped > MOST_DROPPED);
-        let silent = self.measured_trials().into_iter().filter_map(TrialResult::unanswered_from).min();
-        let said = [
-            errors.map(|errors| format!("{} errors", percent(errors))),
-            dropped.map(|dropped| format!("{} of the arrivals dropped", percent(dropped))),
-            silent.map(|from| format!("no answer from {from} s on")),
-        ];
-        let said: Vec<String> = said.into_iter().flatten().collect();
-        (!said.is_empty()).then(|| said.join(", "))
+        let silent_from = self.measured_trials().into_iter().filter_map(TrialResult::unanswered_from).min();
+        let why = NotServed { errors, dropped, silent_from };
+        (why != NotServed::default()).then_some(why)
     }
+}
+
+/// Why a rate is void: too little of what was asked for was served.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NotServed {
+    /// The share of operations that ended in errors, where that was too large.
+    pub errors: Option<f64>,
+    /// The share of arrivals that were never started, where that was too large.
+    pub dropped: Option<f64>,
+    /// The second of the measured part since which nothing was answered, where there was such a second.
+    pub silent_from: Option<u64>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ArrivalFigures, InjectionFigures, conclusion::conclusion, dimensions::Names, sample::Grid};
-
-    /// Has each trial end so many operations in errors for 1,000 others, of which some were given up when it was over.
-    fn with_errors(errors: u64) -> crate::RunResult {
-        let mut result = Grid::default().result();
-        for trial in &mut result.cells[1].trials {
-            let operation = &mut trial.operations[0];
-            let mut ok = operation.service["ok"].clone();
-            ok.count = 900;
-            let ended = |count| crate::LatencyFigures { count, ..ok.clone() };
-            let (failed, given_up) = (ended(errors), ended(100));
-            let ended = [("ok", ok), ("unknown", failed), ("conflict", given_up)];
-            operation.service = ended.map(|(outcome, times)| (outcome.to_owned(), times)).into();
-            trial.operations.truncate(1);
-        }
-        result.price().unwrap();
-        result
-    }
-
-    #[test]
-    fn a_cell_of_errors_has_no_rate_that_is_said() {
-        let serving = with_errors(10);
-        assert!(serving.cells[1].is_serving() && !serving.cells[1].prices.is_empty());
-        let failing = with_errors(12);
-        let cell = &failing.cells[1];
-        assert_eq!(cell.not_served().as_deref(), Some("1.2 % errors"));
-        assert!(!cell.is_serving() && cell.prices.is_empty());
-        let said = |result: &crate::RunResult| conclusion(result, &Names::of(&result.cells));
-        let void = "Void, because too little was served: sqlite native, 1.2 % errors.";
-        assert!(
-            said(&failing).starts_with("1 of 2 cells hold, and the rate of 1 is void."),
-            "{}",
-            said(&failing)
-        );
-        assert!(said(&failing).contains(void) && !said(&serving).contains("Void"), "{}", said(&failing));
-        assert!(said(&serving).contains(" ok/s") && !said(&failing).contains(" ok/s"), "{}", said(&failing));
-    }
+    use crate::{ArrivalFigures, InjectionFigures, sample::Grid};
 
     /// A series with so many operations that ended so in each second.
     fn series(counts: &[(&str, u64)]) -> Vec<SecondFigures> {
@@ -265,42 +241,6 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_fills_up_has_no_rate_that_is_said() {
-        let mut result = Grid { seconds: 12, ..Grid::default() }.result();
-        let name = crate::conclusion::conclusion;
-        let ok = [("ok", 900); 4];
-        let filled = |outcome| series(&[&ok[..], &[(outcome, 2); 8]].concat());
-        for trial in &mut result.cells[1].trials {
-            trial.series = filled("failed");
-        }
-        let said = |result: &crate::RunResult| {
-            let names = Names::of(&result.cells);
-            (name(result, &names), crate::notes::notes(result, &names, true).join("\n"))
-        };
-        let (told, noted) = said(&result);
-        assert!(
-            told.contains(
-                "Void, because too little was served: sqlite native, 67 % errors, no answer from 4 s on."
-            ),
-            "{told}"
-        );
-        assert!(!told.contains("ok/s"), "{told}");
-        assert!(
-            noted.contains("nothing was acknowledged from 4 s on, to the end at 12.0 s: 16 failed"),
-            "{noted}"
-        );
-        // what is refused is answered, so that the rate stands; but that is told, too
-        for trial in &mut result.cells[1].trials {
-            trial.series = filled("refused");
-        }
-        let (told, noted) = said(&result);
-        assert!(
-            told.contains("ok/s") && noted.contains("to the end at 12.0 s: 16 refused"),
-            "{told}\n{noted}"
-        );
-    }
-
-    #[test]
     fn a_cell_that_drops_arrivals_has_no_price() {
         let mut result = Grid::default().result();
         for cell in &mut result.cells {
@@ -311,8 +251,8 @@ mod tests {
         result.price().unwrap();
         let cell = &result.cells[1];
         assert_eq!(
-            (cell.not_served().as_deref(), cell.prices.len()),
-            (Some("69 % of the arrivals dropped"), 0)
+            (cell.not_served(), cell.prices.len()),
+            (Some(NotServed { dropped: Some(0.69), ..NotServed::default() }), 0)
         );
         result.cells[1].trials[0].arrived.dropped = 5;
         assert!(result.cells[1].is_serving());

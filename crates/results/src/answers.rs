@@ -3,26 +3,25 @@
 
 use acidtest_workloads::workload;
 
-use crate::{CellResult, OperationFigures, RunResult, TrialResult, figure::total};
+use crate::{CellResult, OperationFigures, RunResult, TrialResult, total};
 
 /// By how much (5 %) a ratio of rates may differ if refusals do not count in it. A refusal is an answer, but mostly a cheaper
 /// one: nothing is written. So where one cell refuses much more than the other, the two do different work, and no ratio of
 /// their figures is a price or a comparison.
 const ALIKE: f64 = 0.05;
 
-/// When figures of two cells are void for their refusals, and why, as the end of a sentence.
-pub(crate) const REFUSED_MORE: &str = "one of the two cells refused so much more that it matters by more than 5 % whether \
-                                       refusals count: a refusal is mostly less work";
-
 /// How many operations were acknowledged, and how many refused: all that a store answered as the business means it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answers {
-    pub(crate) ok: u64,
-    pub(crate) refused: u64,
+pub struct Answers {
+    /// Acknowledged operations.
+    pub ok: u64,
+    /// Refused ones.
+    pub refused: u64,
 }
 
 impl Answers {
-    pub(crate) fn of<'a>(operations: impl IntoIterator<Item = &'a OperationFigures>) -> Self {
+    /// Of these operations.
+    pub fn of<'a>(operations: impl IntoIterator<Item = &'a OperationFigures>) -> Self {
         let ended =
             |each: &OperationFigures, outcome| each.service.get(outcome).map_or(0, |times| times.count);
         operations.into_iter().fold(Self::default(), |all, each| Self {
@@ -32,7 +31,7 @@ impl Answers {
     }
 
     /// Those of several trials together.
-    pub(crate) fn sum(several: impl IntoIterator<Item = Self>) -> Self {
+    pub fn sum(several: impl IntoIterator<Item = Self>) -> Self {
         several.into_iter().fold(Self::default(), |all, each| Self {
             ok: all.ok.saturating_add(each.ok),
             refused: all.refused.saturating_add(each.refused),
@@ -45,7 +44,8 @@ impl Answers {
 
     /// The shares of refusals, 0 to 1, of these answers and of others, where they are so different that the two are of different
     /// work.
-    pub(crate) fn other_refusals(self, others: Self) -> Option<(f64, f64)> {
+    #[must_use]
+    pub fn other_refusals(self, others: Self) -> Option<(f64, f64)> {
         // answers for each acknowledged one, of either side, times what both acknowledged: where one side refused all, the other
         // is infinitely far from it
         let (one, other) = (self.all() * others.ok as f64, others.all() * self.ok as f64);
@@ -59,14 +59,16 @@ impl Answers {
     }
 
     /// Share of the answers that are refusals; 0 where there was no answer.
-    pub(crate) fn refused_share(self) -> f64 {
+    #[must_use]
+    pub fn refused_share(self) -> f64 {
         if self.all() > 0.0 { self.refused as f64 / self.all() } else { 0.0 }
     }
 }
 
 impl TrialResult {
     /// The answers to an operation that is not the only one counted or, without one, to all that throughput counts.
-    pub(crate) fn answers(&self, operation: Option<&str>) -> Answers {
+    #[must_use]
+    pub fn answers(&self, operation: Option<&str>) -> Answers {
         match operation.and_then(|name| self.operation(name)).filter(|_| !self.counted.is_empty()) {
             Some(own) => Answers::of([own]),
             None => Answers::of(self.counted_operations()),
@@ -74,7 +76,8 @@ impl TrialResult {
     }
 
     /// Answers a second, to the operations that throughput counts.
-    pub(crate) fn answered_per_second(&self) -> f64 {
+    #[must_use]
+    pub fn answered_per_second(&self) -> f64 {
         self.throughput * self.answers(None).for_each_ok()
     }
 }
@@ -82,33 +85,28 @@ impl TrialResult {
 impl RunResult {
     /// Whether a refusal is an answer: the store's no to what the business asked for. An empty poll of a queue is none: however
     /// often consumers ask in vain, what there is to do is what is published.
-    pub(crate) fn refusals_are_answers(&self) -> bool {
+    #[must_use]
+    pub fn refusals_are_answers(&self) -> bool {
         workload(&self.plan.workload).is_none_or(|kind| kind.refusal.is_empty())
     }
 
-    /// What answers are, in words that stand after them.
-    pub(crate) fn answers_are(&self) -> &'static str {
-        if self.refusals_are_answers() {
-            "acknowledged or refused"
-        } else {
-            "acknowledged, without empty polls"
-        }
-    }
-
     /// What of the operations that ended so was answered.
-    pub(crate) fn answered(&self, ended: Answers) -> Answers {
+    #[must_use]
+    pub fn answered(&self, ended: Answers) -> Answers {
         if self.refusals_are_answers() { ended } else { Answers { refused: 0, ..ended } }
     }
 }
 
 impl CellResult {
     /// The answers to one operation, over the trials that means are of.
-    pub(crate) fn answers_to(&self, operation: &str) -> Answers {
+    #[must_use]
+    pub fn answers_to(&self, operation: &str) -> Answers {
         Answers::of(self.measured_trials().into_iter().filter_map(|trial| trial.operation(operation)))
     }
 
     /// The [answers](TrialResult::answers) of the trials that can be compared.
-    pub(crate) fn answers(&self, operation: Option<&str>) -> Answers {
+    #[must_use]
+    pub fn answers(&self, operation: Option<&str>) -> Answers {
         Answers::sum(self.whole_trials().map(|trial| trial.answers(operation)))
     }
 }
