@@ -9,7 +9,7 @@ use acidtest_workloads::{DataSize, Workload};
 
 use crate::{Cell, Grid, Target, grid::Setting};
 
-/// Bytes of memory that a store in memory takes for each byte of a row's values: see "What a plan needs" in `docs/measuring.md`.
+/// Bytes of memory that a store in memory takes for each byte of a row's values: see "What a plan needs" in `docs/reference.md`.
 const OF_MEMORY: u64 = 2;
 /// The same of disk, with indexes and logs, of any store.
 const OF_DISK: u64 = 3;
