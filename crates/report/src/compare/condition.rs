@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    /// The table of docs/results.md: how often a gate at 0.95 fails or passes.
+    /// The table of docs/comparing.md: how often a gate at 0.95 fails or passes.
     #[test]
     fn so_many_rounds_rule_so_often() {
         for (rounds, between, passes_if_equal, fails_at_085) in [
