@@ -75,7 +75,7 @@ fn capacities_hold_and_intervals_cover_though_the_speed_drifts() {
 }
 
 #[test]
-#[ignore = "a minute of it, whose figures stand in docs/capacity.md"]
+#[ignore = "a minute of it, whose figures stand in bench/results/capacity.md"]
 fn figures() {
     let rows = [
         ("nothing", Noise::None, None),
