@@ -101,7 +101,7 @@ fn clean() -> BTreeMap<&'static str, usize> {
     ["lost", "twice", "foreign", "changed"].into_iter().map(|name| (name, 0)).collect()
 }
 
-/// How many kills there are, on each sink: more of them by the environment, for the table in docs/gateway.md.
+/// How many kills there are, on each sink: more of them by the environment, for the table in bench/results/gateway.md.
 fn kills() -> u64 {
     env::var("ACIDTEST_GATEWAY_KILLS").map_or(6, |text| text.parse().unwrap())
 }
