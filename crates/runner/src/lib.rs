@@ -27,6 +27,7 @@ mod processes;
 mod resume;
 mod run;
 mod services;
+mod state;
 mod store;
 mod target;
 mod threads;

@@ -29,11 +29,6 @@ pub(crate) fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult
     Ok(begun)
 }
 
-/// Number of the last session in which a trial of the run was made; 0 if there is none.
-pub(crate) fn sessions(result: &RunResult) -> u32 {
-    result.cells.iter().flat_map(|cell| &cell.trials).map(|trial| trial.session).max().unwrap_or(0)
-}
-
 /// The difference between two machines, if there is one. Up to 2 % more or less memory is no difference, because the
 /// kernel keeps a little more or less of it to itself from one start to the next.
 fn other_machine(then: &Machine, now: &Machine) -> Option<String> {

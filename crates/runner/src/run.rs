@@ -17,7 +17,7 @@ use acidtest_model::{
 use acidtest_observe::{filesystem, machine, writes_to_disks};
 use acidtest_results::{
     CapacityPlan, CellResult, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts,
-    TrialResult, UnreadableHistogram,
+    TrialResult,
 };
 use acidtest_workloads::{
     Audit, AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
@@ -36,18 +36,15 @@ use crate::{
     instance::{Claim, EarlierData, Instance},
     lives::tell_servers,
     resume,
+    state::{RunState, now},
     trial::TrialRun,
     watch::Driven,
 };
 
-/// Shortest time between two writings of the result: this long, and this many times as long as the last writing took.
-const WRITING: Duration = Duration::from_secs(10);
-const WRITING_TIMES: u32 = 20;
-
 /// Changes the seed of a trial into that of the moments of its faults.
 const MOMENTS: u64 = 0x6661_756c_7473;
 
-/// The state of a run while its trials are made.
+/// Makes the trials of a run.
 struct Runner<'a, 'e> {
     plan: &'a Plan,
     targets: &'a [Target],
@@ -59,14 +56,21 @@ struct Runner<'a, 'e> {
     cells: Vec<Cell>,
     /// The open stores, by how they were opened.
     instances: BTreeMap<Setting, Instance>,
-    result: RunResult,
-    /// The number of this session of the run, from 1.
-    session: u32,
-    /// When the result was last written, and how long the writing took.
-    written: Option<(Instant, Duration)>,
+    state: RunState,
+    /// The number of the last trial that was begun: it names the trial's data.
     trials: u32,
-    /// How long the next probe of a search is measured; none for as long as the plan says.
-    probe_length: Option<Duration>,
+}
+
+/// A trial that is to be made.
+#[derive(Clone, Copy)]
+struct Due {
+    /// The index of its cell.
+    index: usize,
+    round: u32,
+    /// Its cell; with the rate of the probe, where it is one.
+    cell: Cell,
+    /// How long it is measured; none for as long as the plan says.
+    length: Option<Duration>,
 }
 
 /// A run that began: its result, and the failure of the run itself, if there was one.
@@ -193,6 +197,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
             left_out,
         }
     };
+    let state = RunState::of(result);
     let mut runner = Runner {
         plan: &plan,
         targets: &targets,
@@ -202,16 +207,13 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
         faults,
         cells,
         instances: BTreeMap::new(),
-        session: resume::sessions(&result) + 1,
-        trials: result.cells.iter().map(|cell| u32::try_from(cell.trials.len()).unwrap_or(0)).sum(),
-        result,
-        written: None,
-        probe_length: None,
+        trials: u32::try_from(state.trials()).unwrap_or(u32::MAX),
+        state,
     };
     let done = if resumed {
         let stores = runner.settings().len();
         let lab = &runner.environment.lab;
-        resume::clear_leftovers(lab, &plan, &targets, lock_service.as_ref(), &runner.result.run, stores).await
+        resume::clear_leftovers(lab, &plan, &targets, lock_service.as_ref(), runner.state.run(), stores).await
     } else {
         Ok(())
     };
@@ -222,15 +224,14 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     };
     let closed = runner.close().await;
     runner.environment.watcher.observer.finish();
-    if let (Ok(()), Some(failure)) =
-        (&done, nothing_run(&runner.result, runner.environment.watcher.interrupt))
-    {
+    let interrupted = runner.interrupt().is_set();
+    if let (Ok(()), false, Some(failure)) = (&done, interrupted, runner.state.nothing_run()) {
         return Err(failure);
     }
-    let concluded = runner.conclude();
-    let written = (runner.environment.write)(&runner.result);
+    let concluded = runner.state.conclude(interrupted);
+    let written = (runner.environment.write)(runner.state.result());
     let failure = done.and(concluded).and(written).and(closed).err();
-    Ok(Finished { result: runner.result, failure })
+    Ok(Finished { result: runner.state.into_result(), failure })
 }
 
 /// From how many to how many trials there are in all.
@@ -261,16 +262,6 @@ fn offers(plan: &Plan, harness: &Harness) -> Result<(), Failure> {
          nothing, make {most}/s on {cores} cores\n  remedy: a lower demand, or a machine with more cores",
         nanoseconds(cost)
     )))
-}
-
-/// The error if no trial could be run at all and every cell has one: there is no result then.
-fn nothing_run(result: &RunResult, interrupt: &Interrupt) -> Option<Failure> {
-    if interrupt.is_set() || result.cells.iter().any(|cell| !cell.trials.is_empty()) {
-        return None;
-    }
-    let causes = result.cells.iter().map(|cell| cell.error.as_deref()).collect::<Option<BTreeSet<_>>>()?;
-    let causes: Vec<&str> = causes.into_iter().collect();
-    Some(Failure::Store(causes.join("\nerror: ")))
 }
 
 fn empty(cell: &Cell, target: &Target, workload: &dyn Workload, faults: &Faults) -> CellResult {
@@ -304,10 +295,6 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload, faults: &Faults)
     }
 }
 
-fn now() -> String {
-    jiff::Timestamp::now().to_string()
-}
-
 impl<'e> Runner<'_, 'e> {
     fn observer(&mut self) -> &mut dyn Observer {
         self.environment.watcher.observer
@@ -328,13 +315,11 @@ impl<'e> Runner<'_, 'e> {
                 if self.interrupt().is_set() {
                     return Ok(());
                 }
-                let cell = &self.result.cells[index];
-                if cell.error.is_some() || cell.made_trials().any(|trial| trial.round == round) {
+                if self.state.is_done(index, round) {
                     self.observer().skip();
                     continue;
                 }
-                self.cell(index, round).await?;
-                self.write_now_and_then()?;
+                self.make(Due { index, round, cell: self.cells[index], length: None }).await?;
             }
         }
         Ok(())
@@ -345,8 +330,8 @@ impl<'e> Runner<'_, 'e> {
     async fn searches(&mut self) -> Result<(), Failure> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.plan.seed);
         let mut searched: Vec<usize> = (0..self.cells.len()).collect();
-        for cell in &self.result.cells {
-            cell.made_trials().for_each(|_| self.environment.watcher.observer.skip());
+        for _ in 0..self.state.made() {
+            self.observer().skip();
         }
         while !searched.is_empty() {
             searched.shuffle(&mut rng);
@@ -354,85 +339,64 @@ impl<'e> Runner<'_, 'e> {
                 if self.interrupt().is_set() {
                     return Ok(());
                 }
-                let cell = &self.result.cells[index];
-                (self.cells[index].rate, self.probe_length) =
-                    match self.result.next_probe(cell).map_err(|error| unreadable(&error))? {
-                        Next::ClosedLoop => (None, Some(self.plan.duration.0.min(CapacityPlan::CLOSED_LOOP))),
-                        Next::Probe { rate, length } => (Some(rate), Some(length)),
-                        Next::Nothing => {
-                            searched.retain(|other| *other != index);
-                            continue;
-                        }
-                    };
-                let round = cell.trials.iter().map(|trial| trial.round).max().unwrap_or(0) + 1;
-                self.cell(index, round).await?;
-                self.result.find_capacities().map_err(|error| unreadable(&error))?;
-                self.write_now_and_then()?;
+                let (rate, length) = match self.state.next_probe(index)? {
+                    Next::ClosedLoop => (None, self.plan.duration.0.min(CapacityPlan::CLOSED_LOOP)),
+                    Next::Probe { rate, length } => (Some(rate), length),
+                    Next::Nothing => {
+                        searched.retain(|other| *other != index);
+                        continue;
+                    }
+                };
+                let round = self.state.next_round(index);
+                let cell = Cell { rate, ..self.cells[index] };
+                self.make(Due { index, round, cell, length: Some(length) }).await?;
             }
         }
         Ok(())
     }
 
-    /// Writes the result at intervals, so that a run that is killed loses little and one of many short trials does
-    /// not spend its time writing. A run without a trial has nothing to lose.
-    fn write_now_and_then(&mut self) -> Result<(), Failure> {
-        if self.result.cells.iter().all(|cell| cell.trials.is_empty()) {
-            return Ok(());
-        }
-        let due = self.written.is_none_or(|(last, took)| last.elapsed() >= WRITING.max(took * WRITING_TIMES));
-        if due {
-            let begun = Instant::now();
-            // set for the time of writing: a reader that finds the file after a kill must read it so
-            self.result.interrupted = true;
-            (self.environment.write)(&self.result)?;
-            self.result.interrupted = false;
-            self.written = Some((Instant::now(), begun.elapsed()));
-        }
-        Ok(())
-    }
-
-    /// The name of a cell, with the load that it is probed with next where it is searched.
-    fn name(&self, index: usize) -> String {
-        let cell = &self.cells[index];
+    /// The name of a trial's cell, with the load that it is probed with where it is searched.
+    fn name(&self, cell: &Cell) -> String {
         let workload = &*self.workloads[cell.workload];
         let is_probe = self.plan.capacity.is_some();
         cell.name(self.plan, &self.targets[cell.target], workload, &self.faults[cell.faults], is_probe)
     }
 
-    /// Runs one trial of one cell. A store that fails costs its cell, not the run.
-    async fn cell(&mut self, index: usize, round: u32) -> Result<(), Failure> {
-        let name = self.name(index);
+    /// Makes a trial, and keeps it. A store that fails costs its cell, not the run.
+    async fn make(&mut self, due: Due) -> Result<(), Failure> {
+        let name = self.name(&due.cell);
         self.observer().begin(&name);
         let begun = Instant::now();
-        match Box::pin(self.trial(index, round)).await {
+        match Box::pin(self.trial(due)).await {
             Ok(mut trial) => {
                 trial.took_seconds = begun.elapsed().as_secs_f64();
                 let verdict = trial.audit.to_string();
                 // one that was interrupted before anything was acknowledged says nothing of its cell
                 let is_empty = trial.throughput == 0.0 && trial.audit.verdict == Verdict::Unknown;
                 if !(is_empty && trial.was_interrupted()) {
-                    self.result.cells[index].trials.push(trial);
-                    self.environment.watcher.observer.kept(&self.result, index);
+                    self.state.keep(due.index, trial);
+                    self.environment.watcher.observer.kept(self.state.result(), due.index);
                 }
-                let told =
-                    self.result.last_probe(&self.result.cells[index]).map_err(|error| unreadable(&error))?;
+                let told = self.state.last_probe(due.index)?;
                 self.observer().end(&told.map_or(verdict.clone(), |told| format!("{verdict} · {told}")));
-                Ok(())
             }
             // a trial that the interruption cut short has not failed
-            Err(Failure::Store(_)) if self.interrupt().is_set() => Ok(()),
+            Err(Failure::Store(_)) if self.interrupt().is_set() => {}
             Err(failure @ Failure::Store(_)) => {
                 let cause = failure.to_string();
                 self.observer().end(&format!("not run: {}", cause.lines().next().unwrap_or_default()));
-                self.result.cells[index].error = Some(cause);
-                Ok(())
+                self.state.fail(due.index, &cause);
             }
-            Err(failure) => Err(failure),
+            Err(failure) => return Err(failure),
         }
+        if self.plan.capacity.is_some() {
+            self.state.find_capacities()?;
+        }
+        self.state.write_now_and_then(self.environment.write)
     }
 
-    async fn trial(&mut self, index: usize, round: u32) -> Result<TrialResult, Failure> {
-        let cell = self.cells[index];
+    async fn trial(&mut self, due: Due) -> Result<TrialResult, Failure> {
+        let Due { cell, .. } = due;
         let faults = cell.faults;
         // taken out while it is in use: a store that lost a server is not put back
         let mut left = self.instances.remove(&cell.setting());
@@ -448,7 +412,7 @@ impl<'e> Runner<'_, 'e> {
             Some(instance) => instance,
             None => self.open(cell.setting()).await?,
         };
-        let trial = match Box::pin(self.trial_on(&mut instance, index, round)).await {
+        let trial = match Box::pin(self.trial_on(&mut instance, due)).await {
             // that the data was taken away explains whatever failed for want of it
             Err(failure) => instance.missing_mark().await.and(Err(failure)),
             done => done,
@@ -506,7 +470,7 @@ impl<'e> Runner<'_, 'e> {
         let number = self.settings().range(..=setting).count();
         let claim = Claim {
             namespace: &self.plan.namespace,
-            run: &self.result.run,
+            run: self.state.run(),
             number,
             replace: self.plan.replace,
             connect_timeout: self.plan.connect_timeout.0,
@@ -524,9 +488,9 @@ impl<'e> Runner<'_, 'e> {
         let opening = Instance::open(lab, &self.targets[target], durability, tls, &claim, interrupt);
         let opened = Box::pin(opening).await;
         if let (Err(failure @ Failure::Store(_)), false) = (&opened, interrupt.is_set()) {
-            let cells = self.cells.iter().zip(&mut self.result.cells);
-            for (_, result) in cells.filter(|(cell, _)| cell.setting() == setting) {
-                result.error = Some(failure.to_string());
+            let cause = failure.to_string();
+            for (index, _) in self.cells.iter().enumerate().filter(|(_, cell)| cell.setting() == setting) {
+                self.state.fail(index, &cause);
             }
         }
         opened
@@ -534,13 +498,8 @@ impl<'e> Runner<'_, 'e> {
 
     /// Loads the data or takes over those of an earlier trial, drives the clients, reads the final state back, audits
     /// it, and unloads the data.
-    async fn trial_on(
-        &mut self,
-        instance: &mut Instance,
-        index: usize,
-        round: u32,
-    ) -> Result<TrialResult, Failure> {
-        let cell = self.cells[index];
+    async fn trial_on(&mut self, instance: &mut Instance, due: Due) -> Result<TrialResult, Failure> {
+        let Due { index, round, cell, length } = due;
         instance.missing_mark().await?;
         self.trials += 1;
         let workload = &self.workloads[cell.workload];
@@ -551,7 +510,7 @@ impl<'e> Runner<'_, 'e> {
         let setup = TrialSetup {
             trace: self.plan.trace,
             reusable: earlier.as_ref().map(|earlier| earlier.reusable.clone()),
-            mark: mark(&self.result.run),
+            mark: mark(self.state.run()),
             ..TrialSetup::new(cell.lock, seed, cell.clients)
         };
         let (place, left_by, evicted) = self.place(earlier, instance).await;
@@ -560,7 +519,7 @@ impl<'e> Runner<'_, 'e> {
             .commands(self.plan.commands.clone());
         let mut about = TrialFacts {
             round,
-            session: self.session,
+            session: self.state.session(),
             rate: cell.rate.filter(|_| self.plan.capacity.is_some()),
             counted: counted.collect(),
             data: DataFigures { rows: trial.rows(), load_seconds: None, left_by },
@@ -582,12 +541,12 @@ impl<'e> Runner<'_, 'e> {
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
             fault.disruption.ends_processes() && !trial.kept_by(fault.member, &settings).survives_a_kill()
         });
-        self.note_settings(index, &settings, forgets)?;
+        self.state.note_settings(index, &settings, forgets)?;
         let workload = &*self.workloads[cell.workload];
         let blocks = instance.store().blocking() && instance.host().is_none() && !trial.has_gateway();
         let mut load = cell.load(self.plan, workload, blocks, seed);
-        self.result.cells[index].threads = u32::try_from(load.threads).ok();
-        if let Some(length) = self.probe_length {
+        self.state.note_threads(index, load.threads);
+        if let Some(length) = length {
             load.extent = Extent::Time(length);
         }
         let connect_ns = trial.connecting(instance).await?;
@@ -598,14 +557,14 @@ impl<'e> Runner<'_, 'e> {
         }
         let mut draws = Xoshiro256PlusPlus::seed_from_u64(seed ^ MOMENTS);
         let timeline = faults.timeline(Cell::length(self.plan, workload), || draws.random());
-        let without = self.result.cells[index].without.clone();
+        let without = self.state.without(index).to_vec();
         let writes_to_disks = self.writes_to_disks(cell.target);
         let watcher = &mut self.environment.watcher;
         let mut driven = trial.drive(instance, load, &timeline, watcher).await?;
         if writes_to_disks {
             driven.resources.limit_written();
         }
-        self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
+        self.state.note_round_trip(index, instance.round_trip);
         let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
         let suspected = suspicion(instance, &driven, &evicted).await?;
         judge_ends(&mut audit, &trial, (instance, suspected), &driven, &settings, (&without, forgets));
@@ -643,7 +602,7 @@ impl<'e> Runner<'_, 'e> {
         let target = &self.targets[target];
         let file = target.address.as_ref().filter(|_| target.kind().hosting == Hosting::Embedded);
         let kind = file.and_then(|file| filesystem(Path::new(&file.path))).map(|found| found.kind);
-        writes_to_disks(kind.as_deref().unwrap_or(&self.result.machine.filesystem))
+        writes_to_disks(kind.as_deref().unwrap_or(&self.state.result().machine.filesystem))
     }
 
     /// How the clients of a trial are spread over processes; none where they are driven in this one.
@@ -691,29 +650,6 @@ impl<'e> Runner<'_, 'e> {
         is_other.then(|| (TLS_HOW.to_owned(), how.to_owned()))
     }
 
-    /// Notes the settings that a cell is measured at. Trials at other settings would not be of the same cell.
-    /// `forgets` is whether a member is ended that promises nothing of what it keeps.
-    fn note_settings(&mut self, index: usize, now: &EffectiveSettings, forgets: bool) -> Result<(), Failure> {
-        let cell = &mut self.result.cells[index];
-        if let (Some(then), false) = (&cell.effective, cell.trials.is_empty())
-            && (&then.version, then.durability, &then.because) != (&now.version, now.durability, &now.because)
-        {
-            return Err(Failure::Store(format!(
-                "the server is no longer what its earlier trials ran on: it was {}, {}; it is {}, {}",
-                then.version, then.because, now.version, now.because
-            )));
-        }
-        let name = DURABILITY.name.to_owned();
-        if forgets {
-            // nothing was promised of what comes after a crash: what it loses is counted, and breaks no promise
-            if !cell.without.contains(&name) {
-                cell.without.push(name);
-            }
-        }
-        cell.effective = Some(now.clone());
-        Ok(())
-    }
-
     /// Ends what is in front of the store, keeps data that a later trial may take over, and removes the rest. Data that
     /// cannot be removed now is removed with the namespace.
     async fn clear_away(
@@ -749,14 +685,6 @@ impl<'e> Runner<'_, 'e> {
             first = first.and(closed);
         }
         first
-    }
-
-    fn conclude(&mut self) -> Result<(), Failure> {
-        self.result.interrupted = self.interrupt().is_set();
-        self.result.finished = now();
-        let concluded =
-            if self.plan.capacity.is_some() { self.result.find_capacities() } else { self.result.price() };
-        concluded.map_err(|error| unreadable(&error))
     }
 }
 
@@ -808,8 +736,4 @@ fn judge_ends(
     if forgets && !driven.injected.iter().any(may_forget) {
         audit.hold_to(DURABILITY);
     }
-}
-
-fn unreadable(error: &UnreadableHistogram) -> Failure {
-    Failure::Other(error.to_string())
 }
