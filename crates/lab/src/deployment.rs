@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use acidtest_model::{Durability, Role, Secret};
+use acidtest_model::{Address, Durability, MemberId, Role, Secret};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -17,8 +17,8 @@ use crate::{
 /// One private server to start as a member of a deployment.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberSpec<'a> {
-    /// Its role, which no other member has.
-    pub role: Role,
+    /// Its role, with a number where others have the same one.
+    pub id: MemberId,
     /// The store that its program serves.
     pub store: &'a str,
     /// The durability level that its settings must provide.
@@ -27,6 +27,8 @@ pub struct MemberSpec<'a> {
     pub size: ServerSize,
     /// The port on loopback; a free one if none is given.
     pub port: Option<u16>,
+    /// The host and the port at which clients reach it, where that is not where it listens, as behind a proxy.
+    pub advertised: Option<(&'a str, u16)>,
     /// acidtest's own program, for a host of an embedded store or a service in front of a store; none for a server.
     pub host: Option<&'a Path>,
     /// What such a service is told on its command line; it is journaled.
@@ -40,13 +42,14 @@ pub struct MemberSpec<'a> {
 impl<'a> MemberSpec<'a> {
     /// A server of this store, on a free port.
     #[must_use]
-    pub fn server(role: Role, store: &'a str, durability: Durability) -> Self {
+    pub fn server(id: impl Into<MemberId>, store: &'a str, durability: Durability) -> Self {
         Self {
-            role,
+            id: id.into(),
             store,
             durability,
             size: ServerSize::default(),
             port: None,
+            advertised: None,
             host: None,
             arguments: &[],
             tls: false,
@@ -127,15 +130,22 @@ impl Deployment {
         &self.members
     }
 
-    /// The member with this role.
+    /// This member.
     #[must_use]
-    pub fn member(&self, role: Role) -> Option<&Member> {
-        self.members.iter().find(|member| member.role() == role)
+    pub fn member(&self, id: impl Into<MemberId>) -> Option<&Member> {
+        let id = id.into();
+        self.members.iter().find(|member| member.id() == id)
     }
 
-    /// The member with this role, to be killed, paused or started again.
-    pub fn member_mut(&mut self, role: Role) -> Option<&mut Member> {
-        self.members.iter_mut().find(|member| member.role() == role)
+    /// This member, to be killed, paused or started again.
+    pub fn member_mut(&mut self, id: impl Into<MemberId>) -> Option<&mut Member> {
+        let id = id.into();
+        self.members.iter_mut().find(|member| member.id() == id)
+    }
+
+    /// Where clients reach the members with this role, in the order in which these were started.
+    pub fn addresses(&self, role: Role) -> impl Iterator<Item = &Address> {
+        self.members.iter().filter(move |member| member.id().role == role).map(Member::address)
     }
 
     /// An error with the last lines of its log if a member has ended: for a caller that waits for first answers.
@@ -178,10 +188,10 @@ fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
     if let (true, Err(why)) = (spec.tls, kind.tls) {
         return Err(LabError::NoTls { why });
     }
-    let (role, store, durability) = (spec.role, spec.store.to_owned(), spec.durability);
+    let (id, store, durability) = (spec.id, spec.store.to_owned(), spec.durability);
     let arguments = spec.arguments.to_vec();
     Ok(MemberRecord {
-        role,
+        id,
         store,
         program,
         binary,
@@ -190,5 +200,6 @@ fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
         size: spec.size,
         arguments,
         tls: spec.tls,
+        advertised: spec.advertised.map(|(host, port)| (host.to_owned(), port)),
     })
 }

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use acidtest_model::{Durability, Role};
+use acidtest_model::{Durability, MemberId};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -52,7 +52,7 @@ pub(crate) struct Journal {
 /// The data by which a server is found and stopped again, also by another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MemberRecord {
-    pub(crate) role: Role,
+    pub(crate) id: MemberId,
     pub(crate) store: String,
     pub(crate) program: PathBuf,
     pub(crate) binary: PathBuf,
@@ -64,6 +64,9 @@ pub(crate) struct MemberRecord {
     pub(crate) arguments: Vec<String>,
     /// Whether it speaks TLS.
     pub(crate) tls: bool,
+    /// The host and the port at which clients reach it, where that is not where it listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) advertised: Option<(String, u16)>,
 }
 
 impl Journal {
@@ -217,7 +220,7 @@ pub(crate) struct PrivateFolder {
 impl PrivateFolder {
     /// The folder of a member: its log is in it, and its [home](home_of).
     pub(crate) fn member(&self, member: &MemberRecord) -> PathBuf {
-        self.path.join(member.role.name())
+        self.path.join(member.id.to_string())
     }
 
     /// Removes the folder, unless a process of the lab still works in it. The journal is removed last, so that an
@@ -336,8 +339,9 @@ fn furnish(path: &Path, journal: &Journal, user: Option<User>) -> Result<(), Lab
     make(path)?;
     write_json(&path.join(JOURNAL), journal)?;
     for member in &journal.members {
-        make(&path.join(member.role.name()))?;
-        furnish_home(&path.join(member.role.name()), user)?;
+        let folder = path.join(member.id.to_string());
+        make(&folder)?;
+        furnish_home(&folder, user)?;
     }
     if journal.members.is_empty() { furnish_home(path, user) } else { Ok(()) }
 }
@@ -352,12 +356,12 @@ fn furnish_home(folder: &Path, user: Option<User>) -> Result<(), LabError> {
 /// Removes the files that [`furnish`] or [`write_json`] made, and nothing else that might be there.
 fn discard(unfinished: &Path) {
     let _ = fs::remove_file(unfinished.join(JOURNAL));
-    for role in Role::ALL {
-        let folder = unfinished.join(role.name());
+    for entry in fs::read_dir(unfinished).into_iter().flatten().flatten() {
+        let is_member = entry.file_name().to_str().is_some_and(|name| name.parse::<MemberId>().is_ok());
         // never through a link, which may lead anywhere
-        if fs::symlink_metadata(&folder).is_ok_and(|data| data.is_dir()) {
-            let _ = fs::remove_dir(home_of(&folder));
-            let _ = fs::remove_dir(folder);
+        if is_member && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let _ = fs::remove_dir(home_of(&entry.path()));
+            let _ = fs::remove_dir(entry.path());
         }
     }
     let _ = fs::remove_dir(home_of(unfinished));
@@ -429,6 +433,8 @@ mod tests {
         time::Instant,
     };
 
+    use acidtest_model::Role;
+
     use super::*;
     use crate::process::MARK;
 
@@ -454,8 +460,8 @@ mod tests {
 
     fn with_servers() -> Journal {
         let program = PathBuf::from("/usr/bin/redis-server");
-        let member = |role| MemberRecord {
-            role,
+        let member = |role: Role| MemberRecord {
+            id: role.into(),
             store: "redis".to_owned(),
             binary: program.clone(),
             program: program.clone(),
@@ -464,6 +470,7 @@ mod tests {
             size: ServerSize::default(),
             arguments: Vec::new(),
             tls: false,
+            advertised: None,
         };
         Journal::new("redis", false, vec![member(Role::Server), member(Role::Locks)])
     }

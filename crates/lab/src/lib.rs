@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Address, Durability, Role};
+use acidtest_model::{Address, Durability, MemberId, Role};
 
 #[cfg(feature = "tls")]
 pub use crate::certificates::{Issued, Issuer};
@@ -142,7 +142,7 @@ impl Lab {
             let mut own = kept.filter(|entry| socket.starts_with(&entry.folder));
             let server = own
                 .next()
-                .and_then(|entry| entry.members.into_iter().find(|member| member.role == Role::Server));
+                .and_then(|entry| entry.members.into_iter().find(|member| member.id.role == Role::Server));
             return Ok(server.and_then(|member| member.pid));
         }
         // a private server listens on loopback only, and no two running servers share a port
@@ -231,8 +231,8 @@ pub struct Entry {
 /// A private server, as the lab lists it.
 #[derive(Clone, Debug)]
 pub struct MemberEntry {
-    /// Its role in the deployment.
-    pub role: Role,
+    /// Which member of the deployment it is.
+    pub id: MemberId,
     /// The store that it serves.
     pub store: String,
     /// The id of the root of its process tree, or of the process that prepares it; none if neither runs.
@@ -249,7 +249,7 @@ impl Entry {
         let members = journal.members.iter().filter_map(|record| {
             let running = Running::of(place, record).ok()?;
             Some(MemberEntry {
-                role: record.role,
+                id: record.id,
                 store: record.store.clone(),
                 pid: running.pid(),
                 address: running.address(),

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_model::{Address, Role, Secret};
+use acidtest_model::{Address, MemberId, Secret};
 
 use crate::{
     certificates::ServerFiles,
@@ -39,6 +39,8 @@ pub struct Member {
     place: PrivateFolder,
     record: MemberRecord,
     folder: PathBuf,
+    /// Where it listens, and where clients reach it.
+    bound: Address,
     address: Address,
     /// For the environment of its process.
     secrets: Vec<(&'static str, Secret)>,
@@ -60,8 +62,9 @@ impl Member {
             files.make(user)?;
         }
         running.init(user, secrets)?;
-        let (child, address) = (running.spawn(user, secrets)?, running.address());
-        let mut member = Self { place, record, folder, address, secrets: secrets.to_vec(), child };
+        let (child, bound) = (running.spawn(user, secrets)?, running.bound());
+        let address = running.address();
+        let mut member = Self { place, record, folder, bound, address, secrets: secrets.to_vec(), child };
         let started = member.await_exec();
         if started.is_err() {
             // the first error is the one that is reported
@@ -72,16 +75,22 @@ impl Member {
         started.map(|()| member)
     }
 
-    /// Its role in the deployment.
+    /// Which member of the deployment it is.
     #[must_use]
-    pub fn role(&self) -> Role {
-        self.record.role
+    pub fn id(&self) -> MemberId {
+        self.record.id
     }
 
     /// The address at which clients reach the server.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The address at which it listens.
+    #[must_use]
+    pub fn bound(&self) -> &Address {
+        &self.bound
     }
 
     /// The id of the root of the server's process tree.
@@ -243,6 +252,8 @@ pub(crate) struct Running<'a> {
     folder: PathBuf,
     kind: &'static Kind,
     site: Site,
+    /// The host and the port at which clients reach it, where that is not where it listens.
+    advertised: Option<(String, u16)>,
 }
 
 impl<'a> Running<'a> {
@@ -252,14 +263,23 @@ impl<'a> Running<'a> {
         let folder = place.member(record);
         let MemberRecord { program, binary, port, durability, size, arguments, .. } = record.clone();
         let (home, tls) = (home_of(&folder), record.tls.then(|| ServerFiles::of(&folder)));
-        let user = kind.user()?;
+        let (user, advertised) = (kind.user()?, record.advertised.clone());
         let site = Site { program, binary, home, port, durability, size, arguments, tls, user };
-        Ok(Self { place, folder, kind, site })
+        Ok(Self { place, folder, kind, site, advertised })
     }
 
-    pub(crate) fn address(&self) -> Address {
+    /// Where it listens.
+    fn bound(&self) -> Address {
         let tls = self.site.tls.as_ref().map(|files| Box::new(files.tls()));
         Address { tls, ..(self.kind.address)(self.site.port) }
+    }
+
+    /// Where clients reach it.
+    pub(crate) fn address(&self) -> Address {
+        match self.advertised.clone() {
+            Some((host, port)) => Address { host, port: Some(port), ..self.bound() },
+            None => self.bound(),
+        }
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {

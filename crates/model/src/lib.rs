@@ -30,10 +30,10 @@ mod error;
 pub mod figure;
 mod guarantee;
 mod kind;
+mod member;
 mod nearest;
 mod objective;
 mod quantity;
-mod role;
 mod span;
 mod timeline;
 pub mod tls;
@@ -51,10 +51,10 @@ pub use kind::{
     CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_NETWORK, NO_REFRESH, NO_SINK, OWN_TLS, StoreKind,
     Support, TLS_HOW, all_has_effect, never,
 };
+pub use member::{MemberId, Role, Selector};
 pub use nearest::{hint, nearest};
 pub use objective::{Growth, Measure, Objective, Share};
 pub use quantity::{Bytes, PerSecond};
-pub use role::Role;
 pub use span::Span;
 pub use timeline::{Disruption, Fault, Faults, Injection, Moment, Timeline};
 pub use tls::{CertificateCheck, NegotiatedTls, OwnCertificate, Tls};

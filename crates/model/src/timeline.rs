@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Role;
+use crate::{Role, Selector};
 
 /// What is done to a member of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +81,8 @@ pub enum Moment {
 pub struct Fault {
     /// What is done.
     pub disruption: Disruption,
-    /// To which member.
-    pub member: Role,
+    /// To which members.
+    pub target: Selector,
     /// When.
     pub moment: Moment,
 }
@@ -120,10 +120,10 @@ impl Faults {
         self.0.iter().any(|fault| !fault.disruption.hits_clients())
     }
 
-    /// Whether any of them is done to this member.
+    /// Whether any of them is done to members with this role.
     #[must_use]
     pub fn hit(&self, role: Role) -> bool {
-        self.0.iter().any(|fault| fault.member == role)
+        self.0.iter().any(|fault| fault.target.role() == role)
     }
 
     /// The latest moment that is asked for.
@@ -157,12 +157,12 @@ impl Faults {
     #[must_use]
     pub fn timeline(&self, length: Duration, mut draw: impl FnMut() -> f64) -> Timeline {
         let mut injections = Vec::new();
-        for &Fault { disruption, member, moment } in &self.0 {
+        for &Fault { disruption, target, moment } in &self.0 {
             match moment {
-                Moment::At(at) => injections.push(Injection { at, member, disruption }),
+                Moment::At(at) => injections.push(Injection { at, target, disruption }),
                 Moment::Drawn(times) => injections.extend((0..times).map(|_| {
                     let at = length.mul_f64(0.05 + 0.85 * draw().clamp(0.0, 1.0));
-                    Injection { at, member, disruption }
+                    Injection { at, target, disruption }
                 })),
             }
         }
@@ -188,8 +188,8 @@ impl fmt::Display for Faults {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.disruption.name())?;
-        if !matches!(self.member, Role::Server | Role::Clients) {
-            write!(f, ":{}", self.member)?;
+        if self.target != Role::Server.into() && self.target != Role::Clients.into() {
+            write!(f, ":{}", self.target)?;
         }
         match self.moment {
             Moment::At(at) => write!(f, "@{}", length(at))?,
@@ -225,7 +225,7 @@ impl FromStr for Faults {
 /// Why not all of the faults can be: two of them hit one member at the same moment.
 fn twice(faults: &[Fault]) -> Option<String> {
     let at = |fault: &Fault| match fault.moment {
-        Moment::At(at) if fault.member != Role::Clients => Some((fault.member, at)),
+        Moment::At(at) if fault.target != Role::Clients.into() => Some((fault.target, at)),
         _ => None,
     };
     let hits_again = |(index, fault): &(usize, &Fault)| {
@@ -238,7 +238,7 @@ fn twice(faults: &[Fault]) -> Option<String> {
 fn fault(text: &str) -> Result<Fault, String> {
     let at = text.find(['@', '*']).ok_or("it has no moment")?;
     let (what, moment) = text.split_at(at);
-    let (word, role) = what.split_once(':').map_or((what, None), |(word, role)| (word, Some(role)));
+    let (word, target) = what.split_once(':').map_or((what, None), |(word, target)| (word, Some(target)));
     let (moment, lasting) =
         moment.split_once(':').map_or((moment, None), |(moment, rest)| (moment, Some(rest)));
     let moment = match moment.split_at(1) {
@@ -269,22 +269,15 @@ fn fault(text: &str) -> Result<Fault, String> {
             return Err(format!("no fault is called \"{word}\"{}", crate::hint(word, known.into_iter())));
         }
     };
-    let member = match role {
-        Some(role) if disruption.hits_clients() => {
-            return Err(format!("{word} is done to clients, and \"{role}\" is none"));
+    let target = match target {
+        Some(target) if disruption.hits_clients() => {
+            return Err(format!("{word} is done to clients, and \"{target}\" is none"));
         }
-        None if disruption.hits_clients() => Role::Clients,
-        // what a gateway stores in is the server of the store
-        None | Some("sink") => Role::Server,
-        Some(role) => Role::ALL.into_iter().find(|known| known.name() == role).ok_or_else(|| {
-            let known = Role::ALL.map(Role::name);
-            format!(
-                "no server has the role \"{role}\": roles are {}, and sink for the server that a gateway stores in",
-                known.join(", ")
-            )
-        })?,
+        None if disruption.hits_clients() => Role::Clients.into(),
+        None => Role::Server.into(),
+        Some(target) => target.parse()?,
     };
-    Ok(Fault { disruption, member, moment })
+    Ok(Fault { disruption, target, moment })
 }
 
 /// A length of time such as `3s`, `1.5s` or `500ms`.
@@ -308,8 +301,8 @@ fn span(text: &str) -> Result<Duration, String> {
 pub struct Injection {
     /// The moment, from the beginning of the measured part.
     pub at: Duration,
-    /// The member that it is done to.
-    pub member: Role,
+    /// The members that it is done to.
+    pub target: Selector,
     /// What is done.
     pub disruption: Disruption,
 }
@@ -348,6 +341,10 @@ mod tests {
             "kill:locks@3s",
             "kill*5",
             "kill:locks*2:1s",
+            "kill:server-2@3s",
+            "kill:leader@3s",
+            "pause:minority@3s:1s",
+            "kill:all@3s",
             "restart@5s",
             "pause@4s:2s",
             "pause*3:250ms",

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use acidtest_lab::Deployment;
-use acidtest_model::{Address, Hosting, Role, Span, StoreError};
+use acidtest_model::{Address, Hosting, MemberId, Span, StoreError};
 use acidtest_workloads::{Store, hosted::Hosted};
 
 use crate::{Failure, Interrupt, OpenOptions, Target, failure::MORE_TIME};
@@ -94,7 +94,7 @@ pub(crate) async fn takes_connections(address: &Address) -> bool {
 /// A server of the deployment ended, this one does not answer, or the run was interrupted.
 pub async fn first_answer(
     deployment: &mut Deployment,
-    role: Role,
+    member: MemberId,
     target: &Target,
     address: &Address,
     options: OpenOptions<'_>,
@@ -107,8 +107,10 @@ pub async fn first_answer(
             Ok(store) => return Ok(store),
             Err(interrupted) if interrupt.is_set() => return Err(interrupted),
             Err(error) if begun.elapsed() > READY => {
-                let log =
-                    deployment.member(role).map_or_else(Vec::new, |member| member.log_tail(10)).join("\n  ");
+                let log = deployment
+                    .member(member)
+                    .map_or_else(Vec::new, |member| member.log_tail(10))
+                    .join("\n  ");
                 return Err(Failure::Store(format!("{error}\n  its log ends:\n  {log}")));
             }
             Err(_) => tokio::time::sleep(AGAIN).await,

@@ -18,7 +18,7 @@ impl Instance {
     pub(crate) async fn evicted(&self) -> Evicted {
         let mut all = Vec::new();
         for role in [Role::Server, Role::Locks] {
-            let Some(store) = self.store_of(role) else { continue };
+            let Some(store) = self.store_of(role.into()) else { continue };
             let asked = within(PATIENCE, "asking what was evicted", store.evictions()).await;
             all.extend(asked.ok().flatten().map(|evictions| (role, evictions)));
         }

@@ -428,6 +428,14 @@ fn check_faults(
     lock: Lock,
 ) -> Result<(), String> {
     let kind = target.kind();
+    let of_several = faults.0.iter().map(|fault| fault.target).find(|target| *target != target.role().into());
+    if let Some(several) = of_several {
+        return Err(format!(
+            "{} has one {}, and --fault {faults} is for one that has several ({several}): write kill@3s or the like",
+            kind.name,
+            several.role()
+        ));
+    }
     if let (Some(_), Support::No(why)) = (plan.client_processes(), kind.processes) {
         let asked = if plan.processes.is_some() { "--processes" } else { "--fault stall" };
         return Err(format!(
@@ -559,7 +567,7 @@ fn check_services(faults: &Faults, front: &[Role]) -> Result<(), String> {
 /// Whether there is a command for each fault on a server of the user's own. The services in front of it are the lab's.
 fn check_commands(faults: &Faults, target: &Target, plan: &Plan, front: &[Role]) -> Result<(), String> {
     let kind = target.kind();
-    let on_theirs = |fault: &&Fault| !front.contains(&fault.member);
+    let on_theirs = |fault: &&Fault| !front.contains(&fault.target.role());
     if kind.hosting != Hosting::Program && faults.0.iter().any(|fault| on_theirs(&fault)) {
         return Err(format!(
             "--fault {faults} is not for a file of your own, {}; --store {} makes one",
@@ -569,7 +577,7 @@ fn check_commands(faults: &Faults, target: &Target, plan: &Plan, front: &[Role])
     }
     for fault in faults.0.iter().filter(on_theirs) {
         let Some(wanted) = Commands::wanted(fault.disruption) else { continue };
-        if fault.member != Role::Server {
+        if fault.target.role() != Role::Server {
             return Err(format!(
                 "--fault {faults}: of a server of your own, {}, only the server itself is struck, by your own commands",
                 target.shown()

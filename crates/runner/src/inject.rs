@@ -10,7 +10,7 @@ use std::{
 
 use acidtest_engine::{Extent, SoFar};
 use acidtest_lab::Member;
-use acidtest_model::{Commands, Disruption, Injection, Role, Timeline};
+use acidtest_model::{Commands, Disruption, Injection, MemberId, Role, Selector, Timeline};
 use acidtest_results::InjectionFigures;
 use acidtest_workloads::{Audit, queue::DOUBTFUL};
 
@@ -39,6 +39,8 @@ const STOPPING: Duration = Duration::from_secs(10);
 pub struct Injected {
     /// What was asked for.
     pub injection: Injection,
+    /// The member that it was done to.
+    pub member: MemberId,
     /// When the signal was sent; none if the trial ended before.
     pub at: Option<Duration>,
     /// When the member was started again, or went on; none if it never was.
@@ -82,8 +84,8 @@ pub(crate) struct Hit {
 }
 
 impl Injected {
-    /// One that has not been carried out yet.
-    fn of(injection: &Injection) -> Self {
+    /// One on this member that has not been carried out yet.
+    fn of(injection: &Injection, member: MemberId) -> Self {
         let injection = injection.clone();
         let (at, back, answered) = (None, None, None);
         let (last_ok, last_change, next_ok) = (None, None, None);
@@ -91,6 +93,7 @@ impl Injected {
         let (missed, overtaken, forced, same_life, another_server) = (false, false, false, false, false);
         Self {
             injection,
+            member,
             at,
             back,
             answered,
@@ -126,7 +129,7 @@ impl Injected {
     pub(crate) fn all_figures(
         all: &[Self],
         audit: &Audit,
-        hit: impl Fn(Role, &Disruption) -> Hit,
+        hit: impl Fn(MemberId, &Disruption) -> Hit,
     ) -> Vec<InjectionFigures> {
         let doubtful = audit.evidence.get(DOUBTFUL).map_or(0, |messages| messages.unsigned_abs());
         let settled = |before: &[Self], at: Option<Duration>| {
@@ -136,8 +139,7 @@ impl Injected {
         };
         let each = all.iter().enumerate();
         each.map(|(index, one)| {
-            let Injection { member, disruption, .. } = &one.injection;
-            let Hit { is_noticed, keeps } = hit(*member, disruption);
+            let Hit { is_noticed, keeps } = hit(one.member, &one.injection.disruption);
             let outstanding = one.outstanding.map(|outstanding| outstanding.saturating_sub(doubtful));
             let one = Self { outstanding, ..one.clone() };
             one.figures(is_noticed || !settled(&all[..index], one.at), keeps)
@@ -161,7 +163,7 @@ impl Injected {
         let tests = keeps && is_killed && !missed && may_lose && interrupted != Some(0);
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),
-            member: injection.member.to_string(),
+            member: self.member.to_string(),
             due_seconds: injection.at.as_secs_f64(),
             at_seconds: seconds(at),
             back_seconds: seconds(back),
@@ -191,7 +193,7 @@ fn start_again(member: &mut Member) {
 /// An injection whose member has not yet answered again.
 struct OpenInjection {
     index: usize,
-    member: Role,
+    member: MemberId,
     state: State,
 }
 
@@ -221,7 +223,7 @@ pub(crate) struct Injector<'a> {
     open: Vec<OpenInjection>,
     done: Vec<Injected>,
     /// How many of these there were when it was last found out what became of the end of a member.
-    settled: BTreeMap<Role, usize>,
+    settled: BTreeMap<MemberId, usize>,
     /// When the measured part began.
     begun: Instant,
     /// How many operations had ended with their connection when the last injection began.
@@ -285,27 +287,40 @@ impl<'a> Injector<'a> {
         }
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
             self.count(so_far().interrupted);
-            self.begin(next, instance, driver)?;
-            // what was acknowledged until now was so before the signal had its effect; what was so before the member's
-            // processes were last ended, has been tested by that
-            let ended = |done: &&Injected| {
-                done.injection.member == next.member
-                    && done.injection.disruption.ends_processes()
-                    && !done.missed
+            let hit = match next.target {
+                Selector::Member(member) => vec![member],
+                selector => instance.selected(selector),
             };
-            let before =
-                self.done.iter().rev().skip(1).find(ended).and_then(|done| done.at).unwrap_or_default();
-            let SoFar { last_acknowledged, last_changed, acknowledged, .. } = so_far();
-            if let Some(begun) = self.done.last_mut().filter(|begun| !begun.missed) {
-                begun.last_ok = last_acknowledged.filter(|last| *last > before);
-                begun.last_change = last_changed.filter(|last| *last > before);
-                begun.acknowledged = acknowledged;
-                let at = begun.at.unwrap_or(measured);
-                self.outages.begin(Event::Injection(self.done.len() - 1), at);
+            if hit.is_empty() {
+                let member = next.target.role().into();
+                let at = Some(self.passed());
+                self.done.push(Injected { at, missed: true, ..Injected::of(next, member) });
+            }
+            for member in hit {
+                self.begin(next, member, instance, driver)?;
+                self.note_before(measured, &so_far());
             }
         }
         self.wake(driver);
         self.advance(so_far, instance)
+    }
+
+    /// Notes what the injection that has just begun came after. What was acknowledged until now was so before the signal had its
+    /// effect; what was so before the member's processes were last ended, has been tested by that.
+    fn note_before(&mut self, measured: Duration, so_far: &SoFar) {
+        let Some((begun, earlier)) = self.done.split_last_mut() else { return };
+        if begun.missed {
+            return;
+        }
+        let ended = |done: &&Injected| {
+            done.member == begun.member && done.injection.disruption.ends_processes() && !done.missed
+        };
+        let before = earlier.iter().rev().find(ended).and_then(|done| done.at).unwrap_or_default();
+        begun.last_ok = so_far.last_acknowledged.filter(|last| *last > before);
+        begun.last_change = so_far.last_changed.filter(|last| *last > before);
+        begun.acknowledged = so_far.acknowledged;
+        let at = begun.at.unwrap_or(measured);
+        self.outages.begin(Event::Injection(self.done.len() - 1), at);
     }
 
     /// Lets processes of clients go on that were stopped for long enough.
@@ -343,14 +358,14 @@ impl<'a> Injector<'a> {
 
     /// Whether an injection that ends the processes of the store's own server is due.
     pub(crate) fn ends_server(&self, measured: Duration) -> bool {
-        let ends = |next: &Injection| next.member == Role::Server && next.disruption.ends_processes();
+        let ends = |next: &Injection| next.target.role() == Role::Server && next.disruption.ends_processes();
         self.due.iter().take_while(|next| next.at <= measured).any(|next| ends(next))
     }
 
     /// Notes for the injection that has just ended the store's own server what was then still to be handed out.
     pub(crate) fn note_outstanding(&mut self, outstanding: Option<u64>) {
         let ended = |done: &&mut Injected| {
-            done.injection.member == Role::Server && done.injection.disruption.ends_processes()
+            done.member.role == Role::Server && done.injection.disruption.ends_processes()
         };
         if let Some(last) = self.done.iter_mut().rfind(ended).filter(|last| !last.missed) {
             last.outstanding = outstanding;
@@ -361,23 +376,23 @@ impl<'a> Injector<'a> {
     /// knows.
     pub(crate) fn has_ended(&self, instance: &mut Instance) -> bool {
         let is_stopping = |open: &OpenInjection| {
-            open.member == Role::Server && matches!(open.state, State::Stopping(_) | State::Ending(..))
+            open.member.role == Role::Server && matches!(open.state, State::Stopping(_) | State::Ending(..))
         };
-        !self.open.iter().any(is_stopping) && instance.member(Role::Server).is_some()
+        !self.open.iter().any(is_stopping) && instance.member(Role::Server.into()).is_some()
     }
 
-    /// Whether the member with this role is being ended, or has been and has not answered yet.
-    pub(crate) fn is_ending(&self, role: Role) -> bool {
+    /// Whether this member is being ended, or has been and has not answered yet.
+    pub(crate) fn is_ending(&self, member: MemberId) -> bool {
         let ends = |open: &OpenInjection| self.done[open.index].injection.disruption.ends_processes();
-        self.open.iter().any(|open| open.member == role && ends(open))
+        self.open.iter().any(|open| open.member == member && ends(open))
     }
 
-    /// Notes what became of the member with this role, which was to be ended, perhaps several times since that was last
+    /// Notes what became of this member, which was to be ended, perhaps several times since that was last
     /// known.
-    pub(crate) fn note_end(&mut self, role: Role, end: AskedEnd) {
-        let settled = self.settled.insert(role, self.done.len()).unwrap_or(0);
+    pub(crate) fn note_end(&mut self, member: MemberId, end: AskedEnd) {
+        let settled = self.settled.insert(member, self.done.len()).unwrap_or(0);
         for done in self.done.iter_mut().skip(settled) {
-            if done.injection.member == role && done.has_ended() {
+            if done.member == member && done.has_ended() {
                 done.same_life = end == AskedEnd::SameLife;
                 done.another_server = end == AskedEnd::Elsewhere;
             }
@@ -395,11 +410,11 @@ impl<'a> Injector<'a> {
     }
 
     /// Whether the member is not there because of an injection.
-    pub(crate) fn has_down(&self, role: Role) -> bool {
+    pub(crate) fn has_down(&self, member: MemberId) -> bool {
         let is_down = |state: &State| {
             matches!(state, State::Stopping(_) | State::Down(_) | State::Ending(..) | State::Returning(_))
         };
-        self.open.iter().any(|open| open.member == role && is_down(&open.state))
+        self.open.iter().any(|open| open.member == member && is_down(&open.state))
     }
 
     /// Brings every member back at once, and waits until it answers. Returns the member that does not.
@@ -421,7 +436,7 @@ impl<'a> Injector<'a> {
         let mut lost = None;
         while !self.open.is_empty() && lost.is_none() {
             self.advance(&so_far, instance)?;
-            lost = instance.lost(|role| self.has_down(role));
+            lost = instance.lost(|member| self.has_down(member));
             if lost.is_none() && now.elapsed() > READY + STOPPING {
                 lost = self.open.first().map(|open| instance.silent(open.member));
             }
@@ -438,7 +453,14 @@ impl<'a> Injector<'a> {
             .into_iter()
             .enumerate()
             .map(|(index, done)| Injected { unserved: self.outages.since(Event::Injection(index)), ..done });
-        done.chain(self.due.into_iter().map(Injected::of)).collect()
+        let never = |injection: &Injection| {
+            let member = match injection.target {
+                Selector::Member(member) => member,
+                selector => selector.role().into(),
+            };
+            Injected::of(injection, member)
+        };
+        done.chain(self.due.into_iter().map(never)).collect()
     }
 
     /// Counts for the last injection what ended with its connection since it, of so many in all.
@@ -466,24 +488,24 @@ impl<'a> Injector<'a> {
     fn begin(
         &mut self,
         injection: &Injection,
+        hit: MemberId,
         instance: &mut Instance,
         driver: &mut Driver,
     ) -> Result<(), Failure> {
-        let role = injection.member;
         if injection.disruption.hits_clients() {
             self.begin_on_clients(injection, driver);
             return Ok(());
         }
-        let mut injected = Injected { at: Some(self.passed()), ..Injected::of(injection) };
-        if self.is_out_of_reach(injection) {
+        let mut injected = Injected { at: Some(self.passed()), ..Injected::of(injection, hit) };
+        if self.is_out_of_reach(injection, hit) {
             injected.missed = true;
             self.done.push(injected);
             return Ok(());
         }
-        let Some(member) = instance.member(role) else {
+        let Some(member) = instance.member(hit) else {
             let Some((name, command)) = self.command_of(injection.disruption, 0) else {
                 return Err(Failure::Usage(format!(
-                    "there is no private {role} to {}, and no command that does it",
+                    "there is no private {hit} to {}, and no command that does it",
                     injection.disruption.name()
                 )));
             };
@@ -493,8 +515,8 @@ impl<'a> Injector<'a> {
                 _ => Duration::ZERO,
             };
             let state = State::Ending(UserCommand::start(name, command)?, away);
-            self.overtake(role);
-            self.open.push(OpenInjection { index: self.done.len(), member: role, state });
+            self.overtake(hit);
+            self.open.push(OpenInjection { index: self.done.len(), member: hit, state });
             self.done.push(injected);
             return Ok(());
         };
@@ -515,20 +537,20 @@ impl<'a> Injector<'a> {
         };
         // the signals take their time
         injected.at = Some(self.passed());
-        let state = match (state, self.open.iter().find(|open| open.member == role).map(|open| &open.state)) {
+        let state = match (state, self.open.iter().find(|open| open.member == hit).map(|open| &open.state)) {
             // it stands still already, for longer than it is asked to now
             (State::Paused(until), Some(State::Paused(longer))) => State::Paused(until.max(*longer)),
             (state, _) => state,
         };
-        self.overtake(role);
-        self.open.push(OpenInjection { index: self.done.len(), member: role, state });
+        self.overtake(hit);
+        self.open.push(OpenInjection { index: self.done.len(), member: hit, state });
         self.done.push(injected);
         Ok(())
     }
 
     /// A member that was on its way back has been hit again.
-    fn overtake(&mut self, role: Role) {
-        for open in self.open.extract_if(.., |open| open.member == role) {
+    fn overtake(&mut self, member: MemberId) {
+        for open in self.open.extract_if(.., |open| open.member == member) {
             self.done[open.index].overtaken = true;
         }
     }
@@ -541,11 +563,12 @@ impl<'a> Injector<'a> {
 
     fn begin_on_clients(&mut self, injection: &Injection, driver: &mut Driver) {
         let at = self.passed();
-        let mut injected = Injected { at: Some(at), ..Injected::of(injection) };
+        let clients = MemberId::from(Role::Clients);
+        let mut injected = Injected { at: Some(at), ..Injected::of(injection, clients) };
         if let Disruption::Stall { lasting } = injection.disruption {
             if let Some(process) = driver.stall() {
                 let state = State::Stalled(process, Instant::now() + lasting);
-                self.open.push(OpenInjection { index: self.done.len(), member: Role::Clients, state });
+                self.open.push(OpenInjection { index: self.done.len(), member: clients, state });
             } else {
                 injected.missed = true;
             }
@@ -558,8 +581,8 @@ impl<'a> Injector<'a> {
     }
 
     /// Whether there is nothing to do the injection to: the member is down, or already about to stop.
-    fn is_out_of_reach(&self, injection: &Injection) -> bool {
-        let open = self.open.iter().find(|open| open.member == injection.member);
+    fn is_out_of_reach(&self, injection: &Injection, hit: MemberId) -> bool {
+        let open = self.open.iter().find(|open| open.member == hit);
         match open.map(|open| &open.state) {
             Some(State::Down(_) | State::Ending(..) | State::Returning(_)) => true,
             Some(State::Stopping(_)) => !matches!(injection.disruption, Disruption::Kill { .. }),
@@ -569,8 +592,8 @@ impl<'a> Injector<'a> {
 
     fn advance(&mut self, so_far: impl Fn() -> SoFar, instance: &mut Instance) -> Result<(), Failure> {
         for index in 0..self.open.len() {
-            let role = self.open[index].member;
-            let is_back = match instance.member(role) {
+            let member = self.open[index].member;
+            let is_back = match instance.member(member) {
                 Some(member) => self.advance_member(index, member, &so_far)?,
                 None => self.advance_by_command(index, &so_far)?,
             };
@@ -579,14 +602,14 @@ impl<'a> Injector<'a> {
             }
             let begun = &mut self.open[index];
             self.done[begun.index].back = Some(self.begun.elapsed());
-            if let Some(Way { target, address, locks, .. }) = instance.way_to(role) {
+            if let Some(Way { target, address, locks, .. }) = instance.way_to(member) {
                 begun.state = State::Starting(Box::pin(async move {
                     let options = OpenOptions { durability: None, locks: locks.as_ref() };
                     while open(&target, &address, options).await.is_err() {
                         tokio::time::sleep(AGAIN).await;
                     }
                 }));
-            } else if let Some(address) = instance.service_address(role) {
+            } else if let Some(address) = instance.service_address(member) {
                 begun.state = State::Starting(Box::pin(async move {
                     while !takes_connections(&address).await {
                         tokio::time::sleep(AGAIN).await;
@@ -661,6 +684,8 @@ impl<'a> Injector<'a> {
 mod tests {
     use super::*;
 
+    const SERVER: MemberId = MemberId::numbered(Role::Server, 1);
+
     /// A crash kills the member whose level is shown, and there is something that it may have lost.
     #[test]
     fn only_what_may_lose_a_change_tests_durability() {
@@ -671,7 +696,10 @@ mod tests {
             last_ok: second(2),
             last_change: second(2),
             interrupted: 5,
-            ..Injected::of(&Injection { at: Duration::from_secs(3), member: Role::Server, disruption })
+            ..Injected::of(
+                &Injection { at: Duration::from_secs(3), target: Role::Server.into(), disruption },
+                SERVER,
+            )
         };
         let is_crash = |injected: &Injected, keeps| {
             let figures =
@@ -688,7 +716,7 @@ mod tests {
         audit.evidence.insert(DOUBTFUL.to_owned(), 4);
         let doubted = |outstanding| Injected { outstanding: Some(outstanding), ..killed.clone() };
         let is_left = |one: Injected| {
-            let hit = |_: Role, _: &Disruption| Hit { is_noticed: true, keeps: true };
+            let hit = |_: MemberId, _: &Disruption| Hit { is_noticed: true, keeps: true };
             Injected::all_figures(&[one], &audit, hit)[0].crash
         };
         assert!(
@@ -724,18 +752,21 @@ mod tests {
         let mut injector = Injector::new(&timeline, &commands, Extent::Operations(1));
         let at = |second| Injected {
             at: Some(Duration::from_secs(second)),
-            ..Injected::of(&Injection {
-                at: Duration::from_secs(second),
-                member: Role::Server,
-                disruption: Disruption::Kill { down: Duration::ZERO },
-            })
+            ..Injected::of(
+                &Injection {
+                    at: Duration::from_secs(second),
+                    target: Role::Server.into(),
+                    disruption: Disruption::Kill { down: Duration::ZERO },
+                },
+                SERVER,
+            )
         };
         injector.done.push(at(1));
-        injector.note_end(Role::Server, AskedEnd::Again);
+        injector.note_end(SERVER, AskedEnd::Again);
         injector.done.extend([at(2), at(3)]);
-        injector.note_end(Role::Server, AskedEnd::SameLife);
+        injector.note_end(SERVER, AskedEnd::SameLife);
         injector.done.push(at(4));
-        injector.note_end(Role::Server, AskedEnd::Elsewhere);
+        injector.note_end(SERVER, AskedEnd::Elsewhere);
         let ended: Vec<bool> = injector.done.iter().map(Injected::has_ended).collect();
         assert_eq!(ended, [true, false, false, true]);
         let elsewhere: Vec<bool> = injector.done.iter().map(|done| done.another_server).collect();

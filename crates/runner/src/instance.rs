@@ -5,7 +5,9 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note, ServerSize, run_of};
-use acidtest_model::{Address, Durability, EffectiveSettings, Encryption, Hosting, Role, StoreError, Task};
+use acidtest_model::{
+    Address, Durability, EffectiveSettings, Encryption, Hosting, MemberId, Role, Selector, StoreError, Task,
+};
 use acidtest_workloads::{
     Owner, Place, ReusableData, Store,
     hosted::{Hosted, HostedTrial},
@@ -85,7 +87,7 @@ pub(crate) fn is_of_run(mark: &str, run: &str) -> bool {
 
 /// A member of the store's deployment that answers, before the run has a namespace in it.
 struct Reached {
-    role: Role,
+    id: MemberId,
     target: Target,
     address: Address,
     /// The durability level that a private one was opened with.
@@ -98,7 +100,7 @@ struct Reached {
 
 /// A member of the store's deployment that was opened, with a namespace of the run in it.
 struct OpenMember {
-    role: Role,
+    id: MemberId,
     target: Target,
     address: Address,
     /// The durability level that a private one was opened with.
@@ -127,7 +129,7 @@ pub(crate) struct Way {
 
 /// A member that is to be opened.
 struct Wanted<'a> {
-    role: Role,
+    id: MemberId,
     target: &'a Target,
     durability: Durability,
     tls: Encryption,
@@ -154,8 +156,8 @@ struct Private {
 }
 
 impl Private {
-    fn member(&mut self, role: Role) -> Option<&mut Member> {
-        self.servers.as_mut()?.member_mut(role)
+    fn member(&mut self, id: MemberId) -> Option<&mut Member> {
+        self.servers.as_mut()?.member_mut(id)
     }
 }
 
@@ -174,14 +176,14 @@ impl Instance {
     ) -> Result<Self, Failure> {
         let size = claim.size;
         let locks = claim.locks.map(|service| Wanted {
-            role: Role::Locks,
+            id: Role::Locks.into(),
             target: service,
             // a lock service that forgets its tokens when it is killed fences nothing
             durability: durability.max(Durability::Process),
             tls,
             size,
         });
-        let server = Wanted { role: Role::Server, target, durability, tls, size };
+        let server = Wanted { id: Role::Server.into(), target, durability, tls, size };
         let servers = deploy(lab, &server, locks.as_ref(), claim.host)?;
         let mut private = Private { servers, folder: None };
         let locks = match &locks {
@@ -208,8 +210,8 @@ impl Instance {
             }
         };
         let mut lives = Vec::new();
-        for OpenMember { role, target, store, .. } in others.iter().chain([&server]) {
-            lives.extend(Lives::of(*role, target.address.is_none(), &**store).await);
+        for OpenMember { id, target, store, .. } in others.iter().chain([&server]) {
+            lives.extend(Lives::of(*id, target.address.is_none(), &**store).await);
         }
         Ok(Self {
             effective,
@@ -235,9 +237,19 @@ impl Instance {
         &self.server.namespace
     }
 
-    /// What is open of the member with this role.
-    pub(crate) fn store_of(&self, role: Role) -> Option<&dyn Store> {
-        Some(&*self.members().find(|member| member.role == role)?.store)
+    /// What is open of this member.
+    pub(crate) fn store_of(&self, id: MemberId) -> Option<&dyn Store> {
+        Some(&*self.members().find(|member| member.id == id)?.store)
+    }
+
+    /// All members, those in front of the store included.
+    fn ids(&self) -> Vec<MemberId> {
+        self.members().map(|member| member.id).chain(self.services.members().map(Member::id)).collect()
+    }
+
+    /// The members that something is done to at this moment. A single server leads itself.
+    pub(crate) fn selected(&self, by: Selector) -> Vec<MemberId> {
+        by.of(&self.ids(), Some(self.server.id))
     }
 
     /// Whether its server is one of the user's own.
@@ -272,9 +284,9 @@ impl Instance {
         Ok(missing)
     }
 
-    /// The address of the service with this role in front of the store.
-    pub(crate) fn service_address(&self, role: Role) -> Option<Address> {
-        let member = self.services.members().find(|member| member.role() == role)?;
+    /// The address of this service in front of the store.
+    pub(crate) fn service_address(&self, id: MemberId) -> Option<Address> {
+        let member = self.services.members().find(|member| member.id() == id)?;
         Some(member.address().clone())
     }
 
@@ -292,7 +304,7 @@ impl Instance {
         let way = self.way();
         let options = OpenOptions { durability: None, locks: None };
         if let Some(servers) = &mut self.private.servers {
-            first_answer(servers, Role::Server, &way.target, &host, options, interrupt).await?;
+            first_answer(servers, self.server.id, &way.target, &host, options, interrupt).await?;
         }
         let store = within(PATIENCE, "reaching the store's host", Hosted::open(&host, Some(trial))).await?;
         if self.round_trip.is_none() {
@@ -321,19 +333,19 @@ impl Instance {
 
     /// The address of an embedded store's host, if clients reach it in one.
     pub(crate) fn host(&self) -> Option<Address> {
-        let host = self.private.servers.as_ref()?.member(Role::Server)?;
+        let host = self.private.servers.as_ref()?.member(self.server.id)?;
         let is_embedded = self.server.target.kind().hosting == Hosting::Embedded;
         is_embedded.then(|| address_of(host, &self.server.target))
     }
 
-    /// The roots of the process trees of its servers, where the lab started them, by role; the store's own server
+    /// The roots of the process trees of its servers, where the lab started them, by member; the store's own server
     /// first.
-    pub(crate) fn pids(&self) -> Vec<(Role, u32)> {
+    pub(crate) fn pids(&self) -> Vec<(MemberId, u32)> {
         let pid = |member: &OpenMember| {
-            let private = self.private.servers.as_ref().and_then(|servers| servers.member(member.role));
-            Some((member.role, private.map(Member::pid).or(member.kept_server)?))
+            let private = self.private.servers.as_ref().and_then(|servers| servers.member(member.id));
+            Some((member.id, private.map(Member::pid).or(member.kept_server)?))
         };
-        let services = self.services.members().map(|member| (member.role(), member.pid()));
+        let services = self.services.members().map(|member| (member.id(), member.pid()));
         self.members().filter_map(pid).chain(services).collect()
     }
 
@@ -341,11 +353,11 @@ impl Instance {
         std::iter::once(&self.server).chain(&self.others)
     }
 
-    /// The private server with this role; none if the member is not there, or is not private.
-    pub(crate) fn member(&mut self, role: Role) -> Option<&mut Member> {
-        match self.private.member(role) {
+    /// The private server that this member is; none if the member is not there, or is not private.
+    pub(crate) fn member(&mut self, id: MemberId) -> Option<&mut Member> {
+        match self.private.member(id) {
             Some(member) => Some(member),
-            None => self.services.member_mut(role),
+            None => self.services.member_mut(id),
         }
     }
 
@@ -354,13 +366,14 @@ impl Instance {
         self.way_of(&self.server)
     }
 
-    /// How to open the member with this role anew.
-    pub(crate) fn way_to(&self, role: Role) -> Option<Way> {
-        self.members().find(|member| member.role == role).map(|member| self.way_of(member))
+    /// How to open this member anew.
+    pub(crate) fn way_to(&self, id: MemberId) -> Option<Way> {
+        self.members().find(|member| member.id == id).map(|member| self.way_of(member))
     }
 
     fn way_of(&self, member: &OpenMember) -> Way {
-        let locks = self.others.iter().find(|other| other.role == Role::Locks && member.role == Role::Server);
+        let locks =
+            self.others.iter().find(|other| other.id.role == Role::Locks && member.id.role == Role::Server);
         Way {
             target: member.target.clone(),
             address: member.hosted_at.as_ref().unwrap_or(&member.address).clone(),
@@ -369,28 +382,32 @@ impl Instance {
         }
     }
 
-    /// The member that has ended, if any has and `is_expected` does not say so of its role.
-    pub(crate) fn lost(&mut self, is_expected: impl Fn(Role) -> bool) -> Option<LostMember> {
-        let services = self.services.members().map(Member::role);
-        let roles: Vec<Role> = self.members().map(|member| member.role).chain(services).collect();
-        roles.into_iter().filter(|role| !is_expected(*role)).find_map(|role| {
-            let how = self.member(role)?.ended()?;
-            if self.services.revive(role) {
-                return None;
-            }
-            Some(self.lost_member(role, &how))
+    /// The member that has ended, if any has that the trial cannot do without, and `is_expected` does not say so of it.
+    pub(crate) fn lost(&mut self, is_expected: impl Fn(MemberId) -> bool) -> Option<LostMember> {
+        let ids = self.ids();
+        let mut ended = BTreeMap::new();
+        for id in &ids {
+            ended.extend(self.member(*id).and_then(Member::ended).map(|how| (*id, how)));
+        }
+        let others_serve =
+            |lost: MemberId| ids.iter().any(|id| id.role == lost.role && !ended.contains_key(id));
+        // in this order: a service may have ended because the one that was started before it has
+        ids.iter().filter(|id| !is_expected(**id) && !others_serve(**id)).find_map(|id| {
+            let how = ended.get(id)?;
+            let is_back = self.services.revive(*id);
+            (!is_back).then(|| self.lost_member(*id, how))
         })
     }
 
-    /// The member with this role as lost, because it does not answer.
-    pub(crate) fn silent(&mut self, role: Role) -> LostMember {
-        self.lost_member(role, "did not answer again after it was started anew")
+    /// This member as lost, because it does not answer.
+    pub(crate) fn silent(&mut self, id: MemberId) -> LostMember {
+        self.lost_member(id, "did not answer again after it was started anew")
     }
 
-    fn lost_member(&mut self, role: Role, how: &str) -> LostMember {
+    fn lost_member(&mut self, id: MemberId, how: &str) -> LostMember {
         // a server of the user's own has no log here
-        let log = self.member(role).map_or_else(Vec::new, |member| member.log_tail(LOG_LINES));
-        LostMember { role, how: lost(role, how), log, damage: None }
+        let log = self.member(id).map_or_else(Vec::new, |member| member.log_tail(LOG_LINES));
+        LostMember { id, how: lost(id.role, how), log, damage: None }
     }
 
     /// Starts the store's own server a second time, which did not come up again after a fault: what kept it from that may have
@@ -404,11 +421,11 @@ impl Instance {
         let way = self.way();
         let options = OpenOptions { durability: way.durability, locks: way.locks.as_ref() };
         let Some(servers) = self.private.servers.as_mut() else { return Some(lost) };
-        let Some(member) = servers.member_mut(lost.role) else { return Some(lost) };
+        let Some(member) = servers.member_mut(lost.id) else { return Some(lost) };
         // one that does not even start ends, and is found so
         let _ = member.restart();
-        let answered = first_answer(servers, lost.role, &way.target, &way.address, options, interrupt).await;
-        let damage = servers.member(lost.role).and_then(Member::damage);
+        let answered = first_answer(servers, lost.id, &way.target, &way.address, options, interrupt).await;
+        let damage = servers.member(lost.id).and_then(Member::damage);
         answered.is_err().then_some(LostMember { damage, ..lost })
     }
 
@@ -489,8 +506,8 @@ pub(crate) struct LostMember {
     pub(crate) how: String,
     /// The last lines of its log.
     pub(crate) log: Vec<String>,
-    /// The role that it has.
-    pub(crate) role: Role,
+    /// Which member it is.
+    pub(crate) id: MemberId,
     /// What it says of its own data: that they are damaged; none if it does not.
     pub(crate) damage: Option<String>,
 }
@@ -509,7 +526,7 @@ fn deploy(
             host: wanted.host(host),
             tls: wanted.tls.is_on() && wanted.is_private_server(),
             size: wanted.size,
-            ..MemberSpec::server(wanted.role, wanted.target.kind().program(), wanted.durability)
+            ..MemberSpec::server(wanted.id, wanted.target.kind().program(), wanted.durability)
         })
         .collect();
     match specs.last() {
@@ -527,7 +544,7 @@ async fn reach(
     claim: &Claim<'_>,
     interrupt: &Interrupt,
 ) -> Result<Reached, Failure> {
-    let Wanted { role, target, durability, .. } = wanted;
+    let Wanted { id, target, durability, .. } = wanted;
     let mut kept_server = None;
     let (store, address) = if let Some(address) = &target.address {
         let address = Address { connect_timeout: claim.connect_timeout, ..address.clone() };
@@ -541,7 +558,7 @@ async fn reach(
     };
     let effective = within(PATIENCE, "reading the settings", store.effective()).await?;
     let durability = Some(*durability).filter(|_| target.address.is_none());
-    Ok(Reached { role: *role, target: (*target).clone(), address, durability, store, effective, kept_server })
+    Ok(Reached { id: *id, target: (*target).clone(), address, durability, store, effective, kept_server })
 }
 
 /// Opens a store that is nobody else's: in memory, in a file of its own, or on the server that was started for it.
@@ -558,7 +575,7 @@ async fn open_private(
         Hosting::InMemory => Address::file(kind.name, ""),
         Hosting::Embedded if private.servers.is_some() => {
             // clients reach it in its host; what is not timed opens it here, while no client is driven
-            let file = private.member(wanted.role).map(|member| member.hosted());
+            let file = private.member(wanted.id).map(|member| member.hosted());
             Address::file(kind.name, &file.unwrap_or_default().to_string_lossy())
         }
         Hosting::Embedded => {
@@ -569,12 +586,12 @@ async fn open_private(
             // one was deployed for each member that is a private server
             let deployment = private.servers.as_mut();
             let Some((address, deployment)) = deployment.and_then(|deployment| {
-                let address = address_of(deployment.member(wanted.role)?, target);
+                let address = address_of(deployment.member(wanted.id)?, target);
                 Some((Address { connect_timeout: claim.connect_timeout, ..address }, deployment))
             }) else {
                 return Err(Failure::Other(format!("{} was not started: a defect of acidtest", kind.name)));
             };
-            let store = first_answer(deployment, wanted.role, target, &address, options, interrupt).await?;
+            let store = first_answer(deployment, wanted.id, target, &address, options, interrupt).await?;
             return Ok((store, address));
         }
     };
@@ -634,7 +651,7 @@ pub fn address_of(member: &Member, target: &Target) -> Address {
 impl Reached {
     /// The name of its namespace, where the store's has this one.
     fn named(&self, namespace: &str) -> String {
-        match self.role {
+        match self.id.role {
             Role::Locks => lock_namespace(namespace),
             _ => namespace.to_owned(),
         }
@@ -692,10 +709,10 @@ impl Reached {
                 failure => failure,
             });
         }
-        let Self { role, target, address, durability, store, kept_server, .. } = self;
+        let Self { id, target, address, durability, store, kept_server, .. } = self;
         let hosted_at = None;
         Ok(OpenMember {
-            role,
+            id,
             target,
             address,
             durability,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use acidtest_engine::Measurement;
-use acidtest_model::{EffectiveDurability, EffectiveSettings, Role};
+use acidtest_model::{EffectiveDurability, EffectiveSettings, MemberId, Role};
 use acidtest_results::RestartFigures;
 use acidtest_workloads::{Audit, Identity, Restart, Store, guarantee::LOCK};
 
@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_millis(200);
 /// The lives in which one member was found.
 #[derive(Debug)]
 pub(crate) struct Lives {
-    role: Role,
+    member: MemberId,
     /// Whether the lab starts it anew, so that whoever answers has its data.
     is_private: bool,
     /// Those in which it is known to be: several, where several servers answer at its address.
@@ -73,14 +73,14 @@ struct Asked {
 }
 
 impl Lives {
-    /// Of a member with this role; none if it does not say in which life it is.
-    pub(crate) async fn of(role: Role, is_private: bool, store: &dyn Store) -> Option<Self> {
+    /// Of this member; none if it does not say in which life it is.
+    pub(crate) async fn of(member: MemberId, is_private: bool, store: &dyn Store) -> Option<Self> {
         let known = Box::pin(who_answer(store)).await;
-        (!known.is_empty()).then(|| Self::known(role, is_private, known))
+        (!known.is_empty()).then(|| Self::known(member, is_private, known))
     }
 
-    fn known(role: Role, is_private: bool, known: Vec<Identity>) -> Self {
-        Self { role, is_private, known, is_asked: false, elsewhere: Vec::new(), unasked: Vec::new() }
+    fn known(member: MemberId, is_private: bool, known: Vec<Identity>) -> Self {
+        Self { member, is_private, known, is_asked: false, elsewhere: Vec::new(), unasked: Vec::new() }
     }
 
     /// How many servers are known to answer at its address.
@@ -178,7 +178,7 @@ impl Lives {
     /// What nobody asked for, as a result keeps it.
     fn figures(&self) -> impl Iterator<Item = RestartFigures> {
         self.unasked.iter().map(|begun| RestartFigures {
-            member: self.role.to_string(),
+            member: self.member.to_string(),
             found_seconds: begun.found.map(|found| found.as_secs_f64()),
             same_data: begun
                 .identity
@@ -220,7 +220,7 @@ async fn who_answers(Way { target, address, locks, .. }: Way) -> Vec<Identity> {
 }
 
 /// What members answer while clients are driven.
-type Answers = Pin<Box<dyn Future<Output = Vec<(Role, Vec<Identity>)>>>>;
+type Answers = Pin<Box<dyn Future<Output = Vec<(MemberId, Vec<Identity>)>>>>;
 
 /// Asks the members which server answers, whenever clients of a trial have lost connections, and once a fault is over that has
 /// ended a member.
@@ -252,7 +252,7 @@ impl Lookout {
         measured: Option<Duration>,
     ) {
         self.seen = interrupted;
-        let ending: Vec<bool> = instance.lives.iter().map(|lives| injector.is_ending(lives.role)).collect();
+        let ending: Vec<bool> = instance.lives.iter().map(|lives| injector.is_ending(lives.member)).collect();
         for (lives, is_ending) in instance.lives.iter_mut().zip(&ending) {
             lives.is_asked |= is_ending;
         }
@@ -274,15 +274,15 @@ impl Lookout {
         } else if (interrupted > self.interrupted || self.was_ending) && self.rested.elapsed() >= REST {
             self.was_ending = false;
             self.interrupted = interrupted;
-            let ways: Vec<(Role, Way)> = instance
+            let ways: Vec<(MemberId, Way)> = instance
                 .lives
                 .iter()
-                .filter_map(|lives| Some((lives.role, instance.way_to(lives.role)?)))
+                .filter_map(|lives| Some((lives.member, instance.way_to(lives.member)?)))
                 .collect();
             self.asking = Some(Box::pin(async {
                 let mut answers = Vec::new();
-                for (role, way) in ways {
-                    answers.push((role, who_answers(way).await));
+                for (member, way) in ways {
+                    answers.push((member, who_answers(way).await));
                 }
                 answers
             }));
@@ -313,13 +313,13 @@ impl Lookout {
 fn note(
     instance: &mut Instance,
     injector: &mut Injector<'_>,
-    answers: Vec<(Role, Vec<Identity>)>,
+    answers: Vec<(MemberId, Vec<Identity>)>,
     asked: Asked,
 ) {
-    for (role, answer) in answers {
-        let Some(lives) = instance.lives.iter_mut().find(|lives| lives.role == role) else { continue };
+    for (member, answer) in answers {
+        let Some(lives) = instance.lives.iter_mut().find(|lives| lives.member == member) else { continue };
         if let Some(end) = lives.note(answer, asked) {
-            injector.note_end(role, end);
+            injector.note_end(member, end);
         }
     }
     let mut begun = instance.lives.iter().flat_map(|lives| &lives.unasked);
@@ -330,11 +330,11 @@ fn note(
 
 impl Instance {
     /// Who answers at each member that says in which life it is.
-    async fn who_answer(&self) -> Vec<(Role, Vec<Identity>)> {
+    async fn who_answer(&self) -> Vec<(MemberId, Vec<Identity>)> {
         let mut all = Vec::new();
         for lives in &self.lives {
-            if let Some(store) = self.store_of(lives.role) {
-                all.push((lives.role, Box::pin(who_answer(store)).await));
+            if let Some(store) = self.store_of(lives.member) {
+                all.push((lives.member, Box::pin(who_answer(store)).await));
             }
         }
         all
@@ -343,8 +343,8 @@ impl Instance {
     /// Asks who answers, after a trial and before the next one. Returns whether any member is in a life that nobody asked
     /// for, or another server answers in its place.
     pub(crate) async fn has_restarted(&mut self) -> bool {
-        for (role, answer) in self.who_answer().await {
-            if let Some(lives) = self.lives.iter_mut().find(|lives| lives.role == role) {
+        for (member, answer) in self.who_answer().await {
+            if let Some(lives) = self.lives.iter_mut().find(|lives| lives.member == member) {
                 let _ = lives.note(answer, Asked { is_last: true, ..Asked::default() });
             }
         }
@@ -366,11 +366,11 @@ impl Instance {
         without: &[String],
         suspected: Option<&'static str>,
     ) -> bool {
-        let is_same = |role| self.lives.iter().find(|lives| lives.role == role)?.is_same();
+        let is_same = |role| self.lives.iter().find(|lives| lives.member.role == role)?.is_same();
         if is_same(Role::Locks).is_some() {
             audit.doubt(LOCK, "the lock service restarted unasked, and may have forgotten who holds what");
         }
-        let of_server = self.lives.iter().find(|lives| lives.role == Role::Server);
+        let of_server = self.lives.iter().find(|lives| lives.member.role == Role::Server);
         let is_elsewhere = of_server.is_some_and(|lives| !lives.elsewhere.is_empty());
         let restart = match is_same(Role::Server) {
             Some(is_same) => Restart { keeps, is_same: is_same && !is_elsewhere, suspected: None },
@@ -389,13 +389,13 @@ impl Instance {
 
     /// Whether the store's server is one of the user's own that does not say in which of its lives it is.
     pub(crate) fn may_restart_unseen(&self) -> bool {
-        self.is_on_users_server() && self.lives.iter().all(|lives| lives.role != Role::Server)
+        self.is_on_users_server() && self.lives.iter().all(|lives| lives.member.role != Role::Server)
     }
 }
 
 /// Says in the settings that several servers answer, where they do.
 pub(crate) fn tell_servers(instance: &Instance, settings: &mut EffectiveSettings) {
-    let server = instance.lives.iter().find(|lives| lives.role == Role::Server);
+    let server = instance.lives.iter().find(|lives| lives.member.role == Role::Server);
     if let Some(several) = server.map(Lives::servers).filter(|servers| *servers > 1) {
         settings.settings.insert("servers that answer".to_owned(), several.to_string());
     }
@@ -412,7 +412,7 @@ mod tests {
     const LAST: Asked = Asked { at: None, because: None, is_last: true };
 
     fn lives(known: Vec<Identity>) -> Lives {
-        Lives::known(Role::Server, false, known)
+        Lives::known(Role::Server.into(), false, known)
     }
 
     #[test]
@@ -450,7 +450,7 @@ mod tests {
     /// The lab has ended it: MariaDB tells its lives apart by the second in which they began.
     #[test]
     fn a_private_server_that_was_killed_has_ended_whatever_it_says() {
-        let mut lives = Lives::known(Role::Server, true, vec![identity("a", Some("x"))]);
+        let mut lives = Lives::known(Role::Server.into(), true, vec![identity("a", Some("x"))]);
         lives.is_asked = true;
         assert_eq!(
             lives.note(vec![identity("a", Some("x"))], Asked::default()),
@@ -513,7 +513,7 @@ mod tests {
         let primary = identity("a", Some("x"));
         let asked = |known: Identity, is_private| Lives {
             is_asked: true,
-            ..Lives::known(Role::Server, is_private, vec![known])
+            ..Lives::known(Role::Server.into(), is_private, vec![known])
         };
         let (standby, promoted) = (identity("b", None), identity("b", Some("y")));
         let answers = |lives: &mut Lives, answer: &Identity, asked| lives.note(vec![answer.clone()], asked);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use acidtest_engine::{Progress, Second};
-use acidtest_model::Role;
+use acidtest_model::MemberId;
 use acidtest_observe::LatelyUsed;
 use acidtest_results::RunResult;
 
@@ -59,7 +59,7 @@ pub trait Observer {
     /// A second of the measured part is over, or the measured part is.
     fn second(&mut self, _seen: &SecondSeen<'_>) {}
     /// A fault of this name hits the member so long after the beginning of the measured part, or goes on.
-    fn fault(&mut self, _name: &str, _member: Role, _stage: FaultStage, _at: Duration) {}
+    fn fault(&mut self, _name: &str, _member: MemberId, _stage: FaultStage, _at: Duration) {}
     /// A trial of the cell with this index has ended, and is in the result.
     fn kept(&mut self, _result: &RunResult, _cell: usize) {}
     /// A trial is not run: its cell failed before, or it was run before the interruption.

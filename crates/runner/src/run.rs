@@ -539,7 +539,8 @@ impl<'e> Runner<'_, 'e> {
         }
         let settings = self.read_settings(&trial, instance, &cell).await?;
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
-            fault.disruption.ends_processes() && !trial.kept_by(fault.member, &settings).survives_a_kill()
+            fault.disruption.ends_processes()
+                && !trial.kept_by(fault.target.role(), &settings).survives_a_kill()
         });
         self.state.note_settings(index, &settings, forgets)?;
         let workload = &*self.workloads[cell.workload];
@@ -572,8 +573,8 @@ impl<'e> Runner<'_, 'e> {
         let left = (!instance.judge_evictions(&mut audit, &evicted).await).then_some(reusable).flatten();
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
         let injections = Injected::all_figures(&driven.injected, &result.audit, |member, disruption| Hit {
-            is_noticed: trial.is_noticed(member, disruption),
-            keeps: trial.keeps(member, &settings),
+            is_noticed: trial.is_noticed(member.role, disruption),
+            keeps: trial.keeps(member.role, &settings),
         });
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
@@ -732,7 +733,7 @@ fn judge_ends(
         audit.across_crash(without);
     }
     let may_forget =
-        |one: &Injected| one.has_ended() && !trial.kept_by(one.injection.member, settings).survives_a_kill();
+        |one: &Injected| one.has_ended() && !trial.kept_by(one.member.role, settings).survives_a_kill();
     if forgets && !driven.injected.iter().any(may_forget) {
         audit.hold_to(DURABILITY);
     }

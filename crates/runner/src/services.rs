@@ -7,7 +7,7 @@ use std::{
 };
 
 use acidtest_lab::{Deployment, Lab, LabError, Lifetime, Member, MemberSpec};
-use acidtest_model::{Address, Durability, Encryption, Role};
+use acidtest_model::{Address, Durability, Encryption, MemberId, Role};
 use acidtest_workloads::Front;
 
 use crate::{
@@ -140,15 +140,15 @@ impl Services {
         first
     }
 
-    /// Starts the one with this role again, if it has ended because it does not reach what it needs.
-    pub(crate) fn revive(&mut self, role: Role) -> bool {
+    /// Starts this one again, if it has ended because it does not reach what it needs.
+    pub(crate) fn revive(&mut self, id: MemberId) -> bool {
         let patience = self.patience;
-        self.of(role).is_some_and(|service| service.revive(patience))
+        self.of(id).is_some_and(|service| service.revive(patience))
     }
 
-    /// Notes that the one with this role has taken a connection, so that it reaches what it needs.
-    pub(crate) fn has_reached(&mut self, role: Role) {
-        if let Some(service) = self.of(role) {
+    /// Notes that this one has taken a connection, so that it reaches what it needs.
+    pub(crate) fn has_reached(&mut self, id: MemberId) {
+        if let Some(service) = self.of(id) {
             service.unreached = None;
         }
     }
@@ -162,8 +162,9 @@ impl Services {
         })
     }
 
-    fn of(&mut self, role: Role) -> Option<&mut Service> {
-        self.started.iter_mut().find(|service| service.role == role)
+    /// A trial has one service of each role in front of its store.
+    fn of(&mut self, id: MemberId) -> Option<&mut Service> {
+        self.started.iter_mut().find(|service| id == service.role.into())
     }
 
     /// The versions of those that are not acidtest's own, by role.
@@ -176,8 +177,8 @@ impl Services {
         self.started.iter().flat_map(|service| service.deployment.members())
     }
 
-    /// The member with this role.
-    pub(crate) fn member_mut(&mut self, role: Role) -> Option<&mut Member> {
-        self.of(role)?.member()
+    /// This member.
+    pub(crate) fn member_mut(&mut self, id: MemberId) -> Option<&mut Member> {
+        self.of(id)?.member()
     }
 }

@@ -112,7 +112,7 @@ impl Told {
                 (FaultStage::Answers, injected.answered),
             ];
             while let Some((stage, Some(at))) = stages.get(*known) {
-                let (name, member) = (injected.injection.disruption.name(), injected.injection.member);
+                let (name, member) = (injected.injection.disruption.name(), injected.member);
                 watcher.observer.fault(name, member, *stage, *at);
                 *known += 1;
             }
@@ -155,7 +155,7 @@ pub(crate) async fn drive(
         watcher.observer.measured(&progress, share(extent, &progress));
         told.second(progress.measured, of, &driver, &sampler, watcher);
         if lost.is_none() {
-            lost = instance.lost(|role| injector.has_down(role));
+            lost = instance.lost(|member| injector.has_down(member));
             if let Some(LostMember { how, .. }) = &lost {
                 trial.stop(Stop::ServerGone(how.clone()));
                 trial.give_up();
@@ -198,8 +198,8 @@ pub(crate) async fn drive(
             trial.give_up();
         }
         let pids = instance.pids();
-        for (role, pid) in pids.iter().filter(|pid| !observed.contains(pid)) {
-            sampler.follow(Some(role.name()).filter(|_| *role != Role::Server), *pid);
+        for (member, pid) in pids.iter().filter(|pid| !observed.contains(pid)) {
+            sampler.follow((*member != Role::Server.into()).then(|| member.to_string()).as_deref(), *pid);
         }
         observed = pids;
         if watcher.interrupt.is_set() && stopped.is_none() {
@@ -216,7 +216,7 @@ pub(crate) async fn drive(
     let silent = injector.end(measurement.window, || trial.so_far(), instance).await?;
     lookout.end(instance, &mut injector, &measurement).await;
     let injected = injector.into_done();
-    let crashed = injected.iter().any(|one| one.injection.member == Role::Server && one.has_ended());
+    let crashed = injected.iter().any(|one| one.member.role == Role::Server && one.has_ended());
     told.faults(&injected, watcher);
     if let Some(failure) = failed {
         return Err(failure);
@@ -229,7 +229,7 @@ pub(crate) async fn drive(
         lost = instance.lost(|_| false);
     }
     lost = lost.or(silent);
-    if let Some(down) = lost.take_if(|lost| crashed && lost.role == Role::Server) {
+    if let Some(down) = lost.take_if(|lost| crashed && lost.id.role == Role::Server) {
         lost = instance.start_once_more(down, watcher.interrupt).await;
     }
     Ok(Driven { measurement, resources, injected, crashed, lost, gauge: gauge.figures })
@@ -263,10 +263,12 @@ fn unmeasured(measurement: &Measurement, is_lost: bool) -> Option<Failure> {
 /// Samples the servers that the lab started, whether for this run or to be kept.
 fn sample(instance: &Instance, driver: &Driver) -> Sampler {
     let pids = instance.pids();
-    let server = pids.iter().find(|(role, _)| *role == Role::Server).map(|(_, pid)| *pid);
-    let others = pids.iter().filter(|(role, _)| *role != Role::Server);
-    let others: Vec<(&str, u32)> = others.map(|(role, pid)| (role.name(), *pid)).collect();
-    let sampler = Sampler::start(server, &others, Sampler::EVERY);
+    let (server, others): (Vec<_>, Vec<_>) =
+        pids.iter().partition(|(member, _)| *member == Role::Server.into());
+    let others: Vec<(String, u32)> =
+        others.into_iter().map(|(member, pid)| (member.to_string(), pid)).collect();
+    let others: Vec<(&str, u32)> = others.iter().map(|(member, pid)| (member.as_str(), *pid)).collect();
+    let sampler = Sampler::start(server.first().map(|(_, pid)| *pid), &others, Sampler::EVERY);
     driver.pids().into_iter().for_each(|pid| sampler.join_client(pid));
     sampler
 }

@@ -157,7 +157,7 @@ impl Victim {
         let load = Load { patience, ..self.load(workload, lock, clients) };
         let timeline = Timeline::new(vec![Injection {
             at: before,
-            member: Role::Server,
+            target: Role::Server.into(),
             disruption: Disruption::Kill { down },
         }]);
         assert_eq!(self.identity().await, first, "a server stays who it is");

@@ -44,7 +44,7 @@ async fn up(store: &str, durability: Durability, port: Option<u16>, tls: bool) -
     };
     let (address, folder) = (address_of(server, &target), server.folder().to_owned());
     let options = OpenOptions::default();
-    match first_answer(&mut deployment, Role::Server, &target, &address, options, &interrupt).await {
+    match first_answer(&mut deployment, Role::Server.into(), &target, &address, options, &interrupt).await {
         Ok(_) if interrupt.is_set() => {
             deployment.stop()?;
             Ok(Status::Interrupted)
@@ -200,7 +200,7 @@ fn describe(entry: &Entry) -> String {
     let _ = write!(text, " · {} s old, in {}", entry.age.as_secs(), entry.folder.display());
     if entry.members.len() > 1 {
         for member in &entry.members {
-            let _ = write!(text, "\n  {}: {}", member.role, server(member));
+            let _ = write!(text, "\n  {}: {}", member.id, server(member));
         }
     }
     text

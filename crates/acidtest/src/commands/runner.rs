@@ -9,7 +9,7 @@ use std::{
 
 use acidtest_engine::Progress as Measured;
 use acidtest_lab::{Lab, Turn};
-use acidtest_model::Role;
+use acidtest_model::MemberId;
 use acidtest_results::{LatencyFigures, RunResult, SecondFigures, SoFar};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target};
 use acidtest_serve::{Ending, Event, FaultEvent, SecondEvent, SoFarEvent, VerdictEvent};
@@ -291,7 +291,7 @@ impl Observer for Teller {
         }));
     }
 
-    fn fault(&mut self, name: &str, member: Role, stage: FaultStage, at: Duration) {
+    fn fault(&mut self, name: &str, member: MemberId, stage: FaultStage, at: Duration) {
         let stage = match stage {
             FaultStage::Begun => "begun",
             FaultStage::Back => "back",

@@ -10,7 +10,7 @@ use std::{
 
 use acidtest_engine::{Outcome, Progress as Measured};
 use acidtest_model::{
-    Role, count,
+    MemberId, count,
     figure::{nanoseconds, rate},
 };
 use acidtest_results::{RunResult, SoFar, is_enough};
@@ -177,7 +177,7 @@ impl Observer for Progress {
         self.show_seen();
     }
 
-    fn fault(&mut self, name: &str, member: Role, stage: FaultStage, at: Duration) {
+    fn fault(&mut self, name: &str, member: MemberId, stage: FaultStage, at: Duration) {
         if stage == FaultStage::Begun {
             self.seen.hit(format!("{name} {member} at {:.1} s", at.as_secs_f64()));
             self.show_seen();

@@ -12,7 +12,7 @@ use std::{
 };
 
 use acidtest_lab::{Deployment, Entry, Holder, Lab, LabError, Lifetime, Member, MemberSpec};
-use acidtest_model::{Address, Durability, Role};
+use acidtest_model::{Address, Durability, MemberId, Role, Selector};
 use acidtest_testbed::wanted;
 use tempfile::{NamedTempFile, TempDir};
 
@@ -78,7 +78,7 @@ fn socket(address: &Address) -> SocketAddr {
 }
 
 fn await_answer(server: &mut Member) {
-    let address = socket(server.address());
+    let address = socket(server.bound());
     until("the server listens", || {
         server.check().unwrap();
         TcpStream::connect(address).is_ok()
@@ -141,7 +141,7 @@ fn life_of(store: &str) {
         let [member] = &listed.members[..] else { panic!("{listed:?}") };
         assert_eq!((member.pid, &member.address), (Some(server.pid()), &address));
         assert_eq!((listed.store.as_str(), member.store.as_str()), (store, store));
-        assert_eq!((member.role, member.durability), (Role::Server, durability));
+        assert_eq!((member.id, member.durability), (Role::Server.into(), durability));
         assert_eq!(listed.holder, Holder::Bench { pid: std::process::id(), alive: true });
 
         server.kill().unwrap();
@@ -249,7 +249,7 @@ fn nats_lives_and_dies() {
 }
 
 fn say(server: &Member, line: &str) -> String {
-    let mut stream = TcpStream::connect(socket(server.address())).unwrap();
+    let mut stream = TcpStream::connect(socket(server.bound())).unwrap();
     stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
     let mut answer = [0; 64];
     let length = stream.read(&mut answer).unwrap();
@@ -334,7 +334,7 @@ fn members_of_a_deployment_die_alone_and_go_together() {
     let (root, lab) = lab();
     let mut both = two(&lab, Lifetime::Run);
     let listed = lab.list().unwrap();
-    let roles: Vec<Role> = listed[0].members.iter().map(|member| member.role).collect();
+    let roles: Vec<Role> = listed[0].members.iter().map(|member| member.id.role).collect();
     assert_eq!((listed.len(), &roles[..]), (1, &[Role::Locks, Role::Server][..]));
     for role in [Role::Locks, Role::Server] {
         assert_eq!(say(both.member(role).unwrap(), &format!("SET k {role}")), "+OK");
@@ -355,6 +355,42 @@ fn members_of_a_deployment_die_alone_and_go_together() {
     let pids: Vec<u32> = both.members().iter().map(Member::pid).collect();
     both.stop().unwrap();
     assert!(pids.into_iter().all(|pid| !lives(pid)));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// Servers with one role have numbers; clients are told where to reach each, which need not be where it listens.
+#[test]
+fn several_servers_are_one_deployment() {
+    if !wanted("redis") {
+        return;
+    }
+    let (root, lab) = lab();
+    let ids = [1, 2, 3].map(|number| MemberId::numbered(Role::Server, number));
+    let spec = |id| MemberSpec::server(id, "redis", Durability::None);
+    let away = MemberSpec { advertised: Some(("cache.example", 6400)), ..spec(ids[2]) };
+    let mut three = lab.deploy("redis", &[spec(ids[0]), spec(ids[1]), away], Lifetime::Run).unwrap();
+    for (number, id) in ids.into_iter().enumerate() {
+        let server = three.member_mut(id).unwrap();
+        await_answer(server);
+        assert_eq!(say(server, &format!("SET k {number}")), "+OK");
+        assert!(server.folder().ends_with(format!("server-{}", number + 1)), "{:?}", server.folder());
+    }
+    let listed = lab.list().unwrap().remove(0).members;
+    assert_eq!(listed.iter().map(|member| member.id).collect::<Vec<_>>(), ids);
+    let addresses: Vec<&Address> = three.addresses(Role::Server).collect();
+    let is_bound = |id: MemberId| three.member(id).unwrap().bound() == three.member(id).unwrap().address();
+    assert_eq!((addresses.len(), ids.map(is_bound)), (3, [true, true, false]));
+    assert_eq!((addresses[2].host.as_str(), addresses[2].port), ("cache.example", Some(6400)));
+    assert_eq!(listed[2].address, *addresses[2]);
+    // those that a fault selects end, and the others serve on
+    let minority = Selector::Minority.of(&ids, Some(ids[1]));
+    assert_eq!(minority, [ids[1]]);
+    three.member_mut(minority[0]).unwrap().kill().unwrap();
+    assert!(three.member_mut(ids[1]).unwrap().ended().is_some());
+    for (number, id) in [(0, ids[0]), (2, ids[2])] {
+        assert!(say(three.member(id).unwrap(), "GET k").ends_with(&number.to_string()));
+    }
+    three.stop().unwrap();
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 

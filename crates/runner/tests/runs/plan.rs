@@ -140,6 +140,9 @@ fn faults_that_cannot_be_brought_about_are_refused_with_what_would_do() {
         &[served.target()],
         &["--fault kill@5s comes after the end", "5s", "--duration"],
     );
+    for several in ["kill:leader@1s", "pause:minority@1s:1s", "kill:all@1s", "kill:server-2@1s"] {
+        refused(&with(several), &[served.target()], &["served has one server", several, "write kill@3s"]);
+    }
     checked(&with("pause@4s:1s"), &[served.target()]).unwrap();
     for lasting in ["pause@4s:1001ms", "kill@1s:1000s", "kill*2:6s"] {
         refused(&with(lasting), &[served.target()], &[lasting, "is not over by the end", "--duration"]);

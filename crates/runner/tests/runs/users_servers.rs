@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use acidtest_model::{Commands, Durability, Hosting, Role, Span, StoreKind};
+use acidtest_model::{Commands, Durability, Hosting, MemberId, Span, StoreKind};
 use acidtest_results::{Plan, TrialResult};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Silent, remove_leftover};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
@@ -88,7 +88,7 @@ struct Struck {
 }
 
 impl Observer for Struck {
-    fn fault(&mut self, _: &str, _: Role, stage: FaultStage, _: Duration) {
+    fn fault(&mut self, _: &str, _: MemberId, stage: FaultStage, _: Duration) {
         if let (FaultStage::Begun, Some(then)) = (stage, self.then.take()) {
             *self.store.told.identity.lock().unwrap() = Some(then);
             self.server.plant(true);
