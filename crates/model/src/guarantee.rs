@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::NegotiatedTls;
+use crate::{Disruption, NegotiatedTls};
 
 /// How a read-decide-write is protected from others that decide on the same data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -251,10 +251,10 @@ impl EffectiveDurability {
         )
     }
 
-    /// Whether acknowledged writes are known to survive that the server's process is killed.
+    /// Whether acknowledged writes are known to survive that this is done to the member which keeps them.
     #[must_use]
-    pub fn survives_a_kill(self) -> bool {
-        self >= Self::Process
+    pub fn survives(self, disruption: &Disruption) -> bool {
+        !disruption.begins_epoch() || self >= Self::Process
     }
 }
 
@@ -323,6 +323,8 @@ impl EffectiveSettings {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -357,17 +359,23 @@ mod tests {
         }
     }
 
+    const KILL: Disruption = Disruption::Kill { down: Duration::ZERO };
+    const PAUSE: Disruption = Disruption::Pause { lasting: Duration::from_secs(1) };
+
     #[test]
     fn what_is_not_known_is_no_level() {
         for level in Durability::ALL {
             let effective = EffectiveDurability::from(level);
             assert_eq!((effective.level(), effective.name()), (Some(level), level.name()));
-            assert_eq!(effective.survives_a_kill(), level != Durability::None);
+            assert_eq!(effective.survives(&KILL), level != Durability::None);
+            assert!(effective.survives(&PAUSE), "nothing of it is gone");
             assert_eq!(serde_json::to_value(effective).unwrap(), level.name());
             assert!(EffectiveDurability::Unknown < effective && EffectiveDurability::Unknown != level);
         }
         assert_eq!(EffectiveDurability::Unknown.level(), None);
-        assert!(!EffectiveDurability::Unknown.survives_a_kill());
+        assert!(
+            !EffectiveDurability::Unknown.survives(&KILL) && EffectiveDurability::Unknown.survives(&PAUSE)
+        );
         assert_eq!(serde_json::to_value(EffectiveDurability::Unknown).unwrap(), "unknown");
     }
 

@@ -57,6 +57,13 @@ impl Disruption {
         matches!(self, Self::Kill { .. } | Self::Restart)
     }
 
+    /// Whether what the member answered before proves nothing of what it answers afterwards: it may have forgotten what it did not
+    /// keep, or another may answer in its place.
+    #[must_use]
+    pub fn begins_epoch(&self) -> bool {
+        self.ends_processes()
+    }
+
     /// How long it keeps the member away, besides the member's own start; `None` where that is the member's affair.
     fn length(&self) -> Option<Duration> {
         match self {

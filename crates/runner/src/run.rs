@@ -11,8 +11,8 @@ use std::{
 use acidtest_engine::Extent;
 use acidtest_lab::Lab;
 use acidtest_model::{
-    EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW, count,
-    figure::nanoseconds,
+    EffectiveSettings, Fault, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
+    count, figure::nanoseconds,
 };
 use acidtest_observe::{filesystem, machine, writes_to_disks};
 use acidtest_results::{
@@ -422,9 +422,10 @@ impl<'e> Runner<'_, 'e> {
         // a server that keeps nothing over a crash may have lost more than a trial's data, and one that did not come
         // back in time may never do so
         let is_spent = |trial: &TrialResult| {
-            let is_forgetful = !instance.effective.durability.survives_a_kill();
+            let forgets = |fault: &Fault| !instance.effective.durability.survives(&fault.disruption);
             let is_gone = trial.stopped.as_ref().is_some_and(StopFigures::is_server_gone);
-            !trial.restarts.is_empty() || !trial.injections.is_empty() && (is_forgetful || is_gone)
+            let is_hit = !trial.injections.is_empty();
+            !trial.restarts.is_empty() || is_hit && (is_gone || self.faults[faults].0.iter().any(forgets))
         };
         let strikes = !self.faults[faults].is_none();
         // a trial that failed may have left a member paused or down
@@ -538,10 +539,10 @@ impl<'e> Runner<'_, 'e> {
             None => trial.start_services(instance, lab, host, watcher).await?,
         }
         let settings = self.read_settings(&trial, instance, &cell).await?;
-        let forgets = self.faults[cell.faults].0.iter().any(|fault| {
-            fault.disruption.ends_processes()
-                && !trial.kept_by(fault.target.role(), &settings).survives_a_kill()
-        });
+        let forgets = self.faults[cell.faults]
+            .0
+            .iter()
+            .any(|fault| !trial.kept_by(fault.target.role(), &settings).survives(&fault.disruption));
         self.state.note_settings(index, &settings, forgets)?;
         let workload = &*self.workloads[cell.workload];
         let blocks = instance.store().blocking() && instance.host().is_none() && !trial.has_gateway();
@@ -732,8 +733,9 @@ fn judge_ends(
     if driven.crashed {
         audit.across_crash(without);
     }
-    let may_forget =
-        |one: &Injected| one.has_ended() && !trial.kept_by(one.member.role, settings).survives_a_kill();
+    let may_forget = |one: &Injected| {
+        one.has_ended() && !trial.kept_by(one.member.role, settings).survives(&one.injection.disruption)
+    };
     if forgets && !driven.injected.iter().any(may_forget) {
         audit.hold_to(DURABILITY);
     }

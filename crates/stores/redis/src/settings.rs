@@ -129,7 +129,7 @@ fn durability(settings: &BTreeMap<String, String>) -> (EffectiveDurability, Stri
         ),
     };
     let mut because = because.to_owned();
-    if durability.survives_a_kill() && of("aof-load-truncated") == "no" {
+    if durability >= EffectiveDurability::Process && of("aof-load-truncated") == "no" {
         because.push_str(
             "; with aof-load-truncated=no the server does not start again after a crash that cut its last entry in \
              two, until redis-check-aof has mended the file",
