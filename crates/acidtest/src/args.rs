@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     commands::{compare::Compare, report::Report},
-    option_arguments::{Data, Driving, GivenValues, Grid, OptionArguments, Room, Search},
+    option_arguments::{Data, Driving, GivenValues, Grid, OptionArguments, Room, Search, in_search},
     parameter_arguments::{Offering, ParameterArguments, ReadAsLists, store, workload},
 };
 
@@ -162,14 +162,7 @@ Examples:
       go on where a search was interrupted, or where its budget was spent";
 
 #[derive(Debug, Args)]
-#[command(mut_arg("duration", |arg| arg.long("hold").help("For how long every objective must hold at a rate [default: 5s to 30s, as they need]")),
-          mut_arg("demand", |arg| arg.help("Operations that come, of all kinds together (8,000 orders a second of the inventory are 16000/s): 4051/s, 350M/day; the capacity is held against it")),
-          mut_arg("arrivals", |arg| arg.help("How arrivals are spaced [default: poisson]")),
-          mut_arg("trials", |arg| arg.hide(true)), mut_arg("ops", |arg| arg.hide(true)), mut_arg("rate", |arg| arg.hide(true)),
-          mut_arg("trace", |arg| arg.hide(true)), mut_arg("duty", |arg| arg.hide(true)), mut_arg("fault", |arg| arg.hide(true)), mut_arg("on_kill", |arg| arg.hide(true)),
-          mut_arg("on_stop", |arg| arg.hide(true)), mut_arg("on_start", |arg| arg.hide(true)),
-          mut_arg("on_pause", |arg| arg.hide(true)), mut_arg("on_resume", |arg| arg.hide(true)),
-          after_help = CAPACITY_EXAMPLES)]
+#[command(mut_args(in_search), after_help = CAPACITY_EXAMPLES)]
 pub(crate) struct Capacity {
     #[command(flatten)]
     pub(crate) run: Run,

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use acidtest_results::{Group, OPTIONS, Plan, PlanOption, Takes};
+use acidtest_results::{Group, InSearch, OPTIONS, Plan, PlanOption, Takes};
 use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches,
     builder::{PossibleValue, PossibleValuesParser},
@@ -65,11 +65,7 @@ fn id(option: &PlanOption) -> String {
 }
 
 fn argument(option: &'static PlanOption) -> Arg {
-    let help = match option.default() {
-        Some(default) => format!("{} [default: {default}]", option.help),
-        None => option.help.to_owned(),
-    };
-    let arg = Arg::new(id(option)).long(option.long).help(help);
+    let arg = Arg::new(id(option)).long(option.long).help(option.help(false));
     if option.takes == Takes::Nothing {
         return arg.action(ArgAction::SetTrue);
     }
@@ -100,6 +96,15 @@ fn argument(option: &'static PlanOption) -> Arg {
     }
     // the help speaks of them
     arg.value_parser(Offering::new(read, offered)).hide_possible_values(true)
+}
+
+/// An argument of a run as a search for a capacity has it.
+pub(crate) fn in_search(arg: Arg) -> Arg {
+    match OPTIONS.iter().find(|option| id(option) == arg.get_id().as_str()) {
+        Some(PlanOption { in_search: InSearch::Idle(_), .. }) => arg.hide(true),
+        Some(option) => arg.long(option.name(true)).help(option.help(true)),
+        None => arg,
+    }
 }
 
 impl<G: OfGroup> Args for OptionArguments<G> {
@@ -135,5 +140,42 @@ impl<G: OfGroup> FromArgMatches for OptionArguments<G> {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_results::CapacityPlan;
+    use acidtest_runner::plan_check::{self, GivenOptions};
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Arguments;
+
+    #[test]
+    fn what_has_no_effect_in_a_search_is_neither_in_its_help_nor_accepted() {
+        let command = Arguments::command();
+        let capacity = command.find_subcommand("capacity").unwrap();
+        let plan = Plan {
+            capacity: Some(CapacityPlan::default()),
+            demand: "9/s".parse().ok(),
+            duration: CapacityPlan::HOLD,
+            ..Plan::of("inventory")
+        };
+        for option in OPTIONS {
+            let arg = capacity.get_arguments().find(|arg| arg.get_id().as_str() == id(option)).unwrap();
+            let checked = plan_check::check(&plan, &GivenOptions::with(&plan, None, [option.key]));
+            let said = checked.err().map_or_else(String::new, |failure| failure.to_string());
+            match option.in_search {
+                InSearch::Idle(why) => {
+                    let refused = format!("--{} has no effect here: {why}", option.long);
+                    assert!(arg.is_hide_set() && said.starts_with(&refused), "{refused}: {said}");
+                }
+                InSearch::Same | InSearch::As(..) => {
+                    assert_eq!(arg.get_long(), Some(option.name(true)));
+                    assert!(!arg.is_hide_set() && !said.contains("a search"), "--{}: {said}", option.long);
+                }
+            }
+        }
     }
 }

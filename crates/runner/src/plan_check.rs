@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_model::{Address, Faults, Hosting, IdleOption, Measure, Objective, Span, count};
-use acidtest_results::{CELLS, OPTIONS, Plan, PlanOption, RefusedKind, Takes, option_of};
+use acidtest_results::{CELLS, InSearch, OPTIONS, Plan, PlanOption, RefusedKind, Takes, option_of};
 use acidtest_workloads::Workload;
 use serde_json::Value;
 
@@ -248,24 +248,22 @@ type Row = (&'static str, bool, &'static str);
 
 /// Refuses options that rule each other out, whatever the workload and the stores are.
 fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
+    let searches = plan.capacity.is_some();
+    let of_search = OPTIONS.iter().filter(|option| searches && asked.has(option.key));
+    let mut idle_in_search = of_search.filter_map(|option| match option.in_search {
+        InSearch::Idle(why) => Some(asked.refused(option.key, why)),
+        InSearch::Same | InSearch::As(..) => None,
+    });
+    if let Some(refused) = idle_in_search.next() {
+        return Err(refused);
+    }
     let traced = plan.trace.is_some();
     let strikes = plan.faults.iter().any(|faults| !faults.is_none());
     let endless = "a fault has its moment in a time, and the measured part is a number of operations";
     let stalls = plan.faults.iter().any(Faults::stall);
     let apart = plan.client_processes().is_some();
     let grows = acidtest_workloads::workload(&plan.workload).is_some_and(|kind| kind.demand.is_some());
-    let searches = plan.capacity.is_some();
-    let chosen = "a search for a capacity chooses its rates and its number of probes itself";
-    let rows: [Row; 19] = [
-        ("rates", searches, chosen),
-        ("trials", searches, chosen),
-        ("ops", searches, "every objective must hold for a time (--hold)"),
-        (
-            "trace",
-            searches,
-            "a sequence is replayed in a closed loop, and a search for a capacity needs rates",
-        ),
-        ("faults", searches, "a capacity is that of a store that nothing is done to"),
+    let rows: [Row; 14] = [
         ("growth", searches && plan.demand.is_none(), "it is the demand that grows: name one with --demand"),
         (
             "fits",
@@ -292,7 +290,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
         ("duration", traced, "a sequence is replayed to its end (--trace)"),
         (
             "duty",
-            plan.duty < 1.0 && (searches || !plan.rates.is_empty()),
+            plan.duty < 1.0 && !plan.rates.is_empty(),
             "operations come at a rate, and clients rest between them by themselves",
         ),
         ("ops", traced, "a sequence has its own number of operations (--trace)"),

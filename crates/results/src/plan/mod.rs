@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::options::{is_usual, usual};
 pub use self::{
-    options::{Group, OPTIONS, PlanOption, option_of},
+    options::{Group, InSearch, OPTIONS, PlanOption, option_of},
     typed::{LONGEST_RANGE, Takes, no_group, number_range},
 };
 

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, time::Duration};
 
+use InSearch::{As, Idle};
 use acidtest_model::{
     Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
@@ -23,8 +24,7 @@ pub struct PlanOption {
     pub long: &'static str,
     /// What it is about.
     pub group: Group,
-    /// What the help says of it, before its default.
-    pub help: &'static str,
+    help: &'static str,
     /// How many words it takes.
     pub takes: Takes,
     /// What the help calls its value; empty for its own name.
@@ -38,9 +38,22 @@ pub struct PlanOption {
     pub words: fn() -> Vec<(&'static str, &'static str)>,
     /// What a plan's value of it must be, by itself: what is said where it is not, and whether it is.
     pub rules: &'static [Rule],
+    /// What it is in a search for a capacity.
+    pub in_search: InSearch,
     /// What its default is, where that is no value.
     unset: Option<&'static str>,
     value: &'static dyn Value,
+}
+
+/// What an option of a run is in a search for a capacity.
+#[derive(Clone, Copy, Debug)]
+pub enum InSearch {
+    /// The same.
+    Same,
+    /// The same, but for its name, what the help says of it, and what that calls its default, where it is another.
+    As(&'static str, &'static str, Option<&'static str>),
+    /// Without effect, for this reason: it is refused, and is not in the help.
+    Idle(&'static str),
 }
 
 /// What follows "must" in the message, and whether it is so in a plan.
@@ -81,6 +94,7 @@ impl PlanOption {
             takes_hyphens: false,
             words: Vec::new,
             rules: &[],
+            in_search: InSearch::Same,
             unset: None,
             value,
         }
@@ -106,6 +120,10 @@ impl PlanOption {
         Self { rules, ..self }
     }
 
+    const fn in_search(self, in_search: InSearch) -> Self {
+        Self { in_search, ..self }
+    }
+
     const fn unset(self, is: &'static str) -> Self {
         Self { unset: Some(is), ..self }
     }
@@ -118,7 +136,10 @@ impl PlanOption {
     /// Its name on the command line, without the dashes, where the plan is of a search for a capacity or not.
     #[must_use]
     pub fn name(&self, searches: bool) -> &'static str {
-        if searches && self.key == "duration" { "hold" } else { self.long }
+        match self.in_search {
+            InSearch::As(long, ..) if searches => long,
+            _ => self.long,
+        }
     }
 
     /// Whether its list is an axis of the grid.
@@ -145,12 +166,16 @@ impl PlanOption {
         }
     }
 
-    /// What its default is, as it is typed or in words; none for a flag, and for what is not there by default.
+    /// What the help says of it, with its default, where the command is a search for a capacity or not.
     #[must_use]
-    pub fn default(&self) -> Option<String> {
+    pub fn help(&self, searches: bool) -> String {
+        let (help, unset) = match self.in_search {
+            InSearch::As(_, help, unset) if searches => (help, unset),
+            _ => (self.help, self.unset),
+        };
         let usual = Plan { capacity: Some(CapacityPlan::default()), ..Plan::of("") };
-        let words = self.typed(&usual).join(",");
-        self.unset.map(str::to_owned).or(Some(words).filter(|words| !words.is_empty()))
+        let default = unset.map_or_else(|| self.typed(&usual).join(","), str::to_owned);
+        if default.is_empty() { help.to_owned() } else { format!("{help} [default: {default}]") }
     }
 
     /// Its value in a plan as it is typed: the words of a list, or one; none of a flag, and none where there is no value.
@@ -278,6 +303,10 @@ const LONGEST_ANSWER: Span = Span(Duration::from_hours(24));
 /// What opening a connection may take: more than a busy machine needs for it, and less than anybody waits for it.
 const CONNECT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_hours(1);
 
+/// Why an option has no effect in a search for a capacity.
+const CHOSEN: &str = "a search for a capacity chooses its rates and its number of probes itself";
+const UNDISTURBED: &str = "a capacity is that of a store that nothing is done to";
+
 const SOME: &str = "not be empty or zero";
 
 /// Whether it is so of the search, if the plan is of one.
@@ -314,24 +343,25 @@ options! {
         "Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random), restart@5s, \
          pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients disconnect@3s, \
          stall@3s:2s; together as kill@3s+pause@6s:1s"
-        .value_name("FAULT,...").unset("none");
+        .value_name("FAULT,...").unset("none")
+        .in_search(Idle(UNDISTURBED));
 
     [commands] plan => Some(&plan.commands), plan.commands, {
         kill: Option<String> = None => Grid, "on-kill",
             "Shell command that kills your own server, for --fault kill; at most 60 s"
-            .value_name("COMMAND");
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
         stop: Option<String> = None => Grid, "on-stop",
             "Shell command that stops it in order, for --fault restart"
-            .value_name("COMMAND");
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
         start: Option<String> = None => Grid, "on-start",
             "Shell command that starts it again, after a kill or a restart"
-            .value_name("COMMAND");
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
         pause: Option<String> = None => Grid, "on-pause",
             "Shell command that makes it stand still, for --fault pause"
-            .value_name("COMMAND");
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
         resume: Option<String> = None => Grid, "on-resume",
             "Shell command that lets it go on"
-            .value_name("COMMAND");
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
     }
 
     // the number of clients of the inventory study
@@ -344,7 +374,8 @@ options! {
         ]);
     trials: u32 = 1 => Grid, "trials",
         "Trials of each cell, interleaved"
-        .must(&[(SOME, |plan| plan.trials > 0), ("be at most 10,000", |plan| plan.trials <= TRIALS)]);
+        .must(&[(SOME, |plan| plan.trials > 0), ("be at most 10,000", |plan| plan.trials <= TRIALS)])
+        .in_search(Idle(CHOSEN));
     skip_unsupported: bool = false => Grid, "skip-unsupported",
         "Leave out what a store cannot do, instead of refusing the plan";
     lock_service: String = "redis".to_owned() => Grid, "lock-service",
@@ -356,12 +387,14 @@ options! {
         .must(&[
             (SOME, |plan| !plan.duration.0.is_zero()),
             ("be at most 90 days", |plan| plan.duration.0 <= LONGEST.0),
-        ]);
+        ])
+        .in_search(As("hold", "For how long every objective must hold at a rate", Some("5s to 30s, as they need")));
     ops: Option<u64> = None => Driving, "ops",
         "Length of the measured part in operations over all clients"
         .must(&[("be between 1 and 1,000,000,000,000", |plan| {
             plan.ops.is_none_or(|ops| (1..=1_000_000_000_000).contains(&ops))
-        })]);
+        })])
+        .in_search(Idle("every objective must hold for a time (--hold)"));
     warmup: Span = seconds(2) => Driving, "warmup",
         "Driven but not recorded before the measured part"
         .must(&[("be at most 90 days", |plan| plan.warmup.0 <= LONGEST.0)]);
@@ -371,10 +404,12 @@ options! {
         .value_name("RATE,...").unset("closed loop")
         .must(&[("be between 0.001 and 10,000,000", |plan| {
             plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))
-        })]);
+        })])
+        .in_search(Idle(CHOSEN));
     arrivals: ArrivalKind = ArrivalKind::default() => Driving, "arrivals",
         "How an open loop's arrivals are spaced"
-        .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
+        .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec())
+        .in_search(As("arrivals", "How arrivals are spaced", None));
     timeout: Span = seconds(10) => Driving, "timeout",
         "Longest time for an operation with all its attempts; then it is unknown"
         .must(&[
@@ -393,14 +428,16 @@ options! {
     duty: f64 = 1.0 => Driving, "duty",
         "Share of the time in which each client works, above 0 to 1; it rests in between"
         .value_name("SHARE")
-        .must(&[("be above 0 and at most 1", |plan| plan.duty > 0.0 && plan.duty <= 1.0)]);
+        .must(&[("be above 0 and at most 1", |plan| plan.duty > 0.0 && plan.duty <= 1.0)])
+        .in_search(Idle("operations come at a rate, and clients rest between them by themselves"));
     trace: Option<u64> = None => Driving, "trace",
         "Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds in order; one that is \
          refused waits 5 ms and is tried again by itself; the final stock must be the sequence's own"
         .value_name("N").if_bare("100000")
         .must(&[("be between 1 and 100,000,000", |plan| {
             plan.trace.is_none_or(|length| (1..=100_000_000).contains(&length))
-        })]);
+        })])
+        .in_search(Idle("a sequence is replayed in a closed loop, and a search for a capacity needs rates"));
     threads: Option<u32> = None => Driving, "threads",
         "Threads that drive the clients, over all processes, at most 1024; embedded stores have one a client"
         .unset("one a core, or fewer in a closed loop beside a server on this machine")
@@ -432,7 +469,11 @@ options! {
     demand: Option<PerSecond> = None => Room, "demand",
         "Rows that come, with --fits: 4051/s, 350M/day; if not given, the 4,051/s of the study of parcels. Of a search for a \
          capacity: the operations that it is held against"
-        .value_name("RATE").takes_hyphens();
+        .value_name("RATE").takes_hyphens()
+        .in_search(As("demand",
+            "Operations that come, of all kinds together (8,000 orders a second of the inventory are 16000/s): 4051/s, 350M/day; \
+             the capacity is held against it",
+            None));
 
     [capacity] plan => plan.capacity.as_ref(), plan.capacity.get_or_insert_default(), {
         slo: Vec<Objective> = ["p99<20ms", "errors<0.1%"].iter().filter_map(|text| text.parse().ok()).collect()
