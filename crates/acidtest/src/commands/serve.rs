@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, process::Command};
 
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, StoreKind, Support};
-use acidtest_results::{Plan, RunResult};
+use acidtest_results::{Plan, PlanOption, RunResult, option_of};
 use acidtest_runner::{Failure, Footprint, Grid, Order, Target, WrittenAddress};
 use acidtest_serve::{
     Assignment, CheckedPlan, Config, Error, Program, Refusal, StoreAbilities, Supported, Token,
@@ -240,13 +240,9 @@ fn pointer(said: &str, plan: &Plan) -> String {
     let said = said.strip_prefix(&format!("{}: ", plan.workload)).unwrap_or(said);
     let key = said.split([' ', ':', ',']).next().unwrap_or_default();
     let keys = serde_json::to_value(plan).unwrap_or_default();
-    if plan.parameters.contains_key(key) {
-        format!("/parameters/{key}")
-    } else if keys.get(key).is_some() {
-        format!("/{key}")
-    } else {
-        String::new()
-    }
+    let of_plan = option_of(key).map_or_else(|| format!("/{key}"), PlanOption::pointer);
+    let places = [format!("/parameters/{key}"), of_plan];
+    places.into_iter().find(|place| keys.pointer(place).is_some()).unwrap_or_default()
 }
 
 impl Program for Bench {
@@ -379,5 +375,29 @@ fn about_workload(kind: &acidtest_workloads::WorkloadKind) -> WorkloadAbout {
             .filter(|each| !["gateway", "table"].contains(&each.name))
             .map(parameter)
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_results::CapacityPlan;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_points_at_the_key_that_it_begins_with() {
+        let parameters = [("items".to_owned(), 5.into())].into();
+        let plan = Plan { capacity: Some(CapacityPlan::default()), parameters, ..Plan::of("inventory") };
+        for (said, place) in [
+            ("slo must be at least one objective and at most 32, as in p99<20ms", "/capacity/slo"),
+            ("locks has no effect here: no write depends on what was read", "/locks"),
+            ("in lock_service: unknown store", "/lock_service"),
+            ("inventory: items = 0: must be above 0", "/parameters/items"),
+            ("unknown workload \"x\"", "/workload"),
+            ("kill it yourself", ""),
+            ("stand back", ""),
+        ] {
+            assert_eq!(pointer(said, &plan), place, "{said}");
+        }
     }
 }

@@ -133,6 +133,13 @@ impl PlanOption {
         [Some(self.key), self.table].into_iter().flatten()
     }
 
+    /// Where it stands in a plan, as a JSON Pointer.
+    #[must_use]
+    pub fn pointer(&self) -> String {
+        let table = self.table.map_or_else(String::new, |table| format!("/{table}"));
+        format!("{table}/{}", self.key)
+    }
+
     /// Its name on the command line, without the dashes, where the plan is of a search for a capacity or not.
     #[must_use]
     pub fn name(&self, searches: bool) -> &'static str {

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::{Durability, Encryption, Lock, Span};
-use acidtest_results::{Plan, distinct};
+use acidtest_model::{Durability, Lock, Span};
+use acidtest_results::{Plan, PlanOption, distinct};
 use serde_json::Value;
 
 use super::{Asked, PARAMETER};
@@ -32,6 +32,10 @@ pub(super) struct Axis {
 }
 
 impl Axis {
+    pub(super) fn new(name: &str, label: &str, meaning: &str, choices: Vec<Choice>) -> Self {
+        Self { name: name.to_owned(), label: label.to_owned(), meaning: meaning.to_owned(), choices }
+    }
+
     pub(super) fn chosen(&self) -> Vec<&str> {
         self.choices.iter().filter(|choice| choice.chosen).map(|choice| choice.value.as_str()).collect()
     }
@@ -154,47 +158,32 @@ impl<'a> Finder<'a> {
         self.plan
     }
 
-    pub(super) fn durability(&mut self, asked: &Asked) -> Axis {
-        let (choices, chosen) = self.axis(
-            &asked.all("durability").collect::<Vec<_>>(),
-            &Durability::ALL.map(|level| (level.name(), level)),
-            &["disk", "process"],
-            &|plan, level| plan.durability = vec![level],
-        );
-        // where nothing can be chosen, the plan's check is to say what is wrong besides the level
-        let has = |level: &&Durability| {
-            let tables = self.stores.iter().map(|store| &store.abilities.durability);
-            tables.flatten().any(|row| row.name == level.name() && row.supported)
+    /// The values of an option that takes a few words, or several of them as an axis. Where nothing was chosen, it is the
+    /// first of `rather` that can be.
+    pub(super) fn option(&mut self, option: &PlanOption, rather: &[&str], asked: &Asked) -> Vec<Choice> {
+        let words: Vec<(&str, &str)> = (option.words)().into_iter().map(|(word, _)| (word, word)).collect();
+        let set = |plan: &mut Plan, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            // which are the option's own
+            let _ = option.read(&words, plan);
         };
-        let rather = || Durability::ALL.iter().rfind(has).copied().into_iter().collect();
-        self.plan.durability = if chosen.is_empty() { rather() } else { chosen };
-        axis("durability", "Durability", "what an acknowledged write survives", choices)
-    }
-
-    pub(super) fn locks(&mut self, asked: &Asked) -> Axis {
-        let (choices, chosen) = self.axis(
-            &asked.all("lock").collect::<Vec<_>>(),
-            &Lock::ALL.map(|lock| (lock.name(), lock)),
-            &["native", "hard", "soft"],
-            &|plan, lock| plan.locks = vec![lock],
-        );
-        if !chosen.is_empty() {
-            self.plan.locks = chosen;
+        let (choices, mut chosen) =
+            self.axis(&asked.all(option.long).collect::<Vec<_>>(), &words, rather, &|plan, word| {
+                set(plan, &[word]);
+            });
+        if chosen.is_empty() && option.key == "durability" {
+            // the plan's check is to say what is wrong besides the level
+            let has = |level: &&str| {
+                let tables = self.stores.iter().map(|store| &store.abilities.durability);
+                tables.flatten().any(|row| row.name == *level && row.supported)
+            };
+            chosen = words.iter().map(|(word, _)| *word).rfind(has).into_iter().collect();
+            // of a broker, none
+            set(&mut self.plan, &chosen);
+        } else if !chosen.is_empty() {
+            set(&mut self.plan, &chosen);
         }
-        axis("lock", "Lock", "what keeps read, decide and write together", choices)
-    }
-
-    pub(super) fn tls(&mut self, asked: &Asked) -> Axis {
-        let (choices, chosen) = self.axis(
-            &asked.all("tls").collect::<Vec<_>>(),
-            &Encryption::ALL.map(|tls| (tls.name(), tls)),
-            &["off"],
-            &|plan, tls| plan.tls = vec![tls],
-        );
-        if !chosen.is_empty() {
-            self.plan.tls = chosen;
-        }
-        axis("tls", "TLS", "whether connections to private servers are encrypted", choices)
+        choices
     }
 
     pub(super) fn parameter(&mut self, parameter: &WorkloadParameter, asked: &Asked) -> Axis {
@@ -221,7 +210,7 @@ impl<'a> Finder<'a> {
                 self.plan.parameters.insert(name.clone(), Value::Array(values));
             }
         }
-        axis(&field, &name.replace('_', " "), meaning, choices)
+        Axis::new(&field, &name.replace('_', " "), meaning, choices)
     }
 
     /// The values of an axis: which the chosen stores can do, and which of them are chosen.
@@ -304,8 +293,4 @@ fn reason(detail: &str) -> String {
     let mut lines = detail.lines().map(str::trim);
     let first = lines.next().unwrap_or_default();
     if first.ends_with(':') { lines.next().unwrap_or(first).to_owned() } else { first.to_owned() }
-}
-
-fn axis(name: &str, label: &str, meaning: &str, choices: Vec<Choice>) -> Axis {
-    Axis { name: name.to_owned(), label: label.to_owned(), meaning: meaning.to_owned(), choices }
 }

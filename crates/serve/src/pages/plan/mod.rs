@@ -8,7 +8,7 @@ mod query;
 
 use std::sync::Arc;
 
-use acidtest_results::Plan;
+use acidtest_results::{OPTIONS, Plan, PlanOption, option_of};
 use axum::{
     extract::State as Of,
     http::{StatusCode, Uri},
@@ -29,8 +29,13 @@ use crate::{
 /// The workload of a form that names none.
 const FIRST: &str = "inventory";
 
-/// The options of which the form offers each value.
-const CHOSEN: [&str; 4] = ["store", "lock", "durability", "tls"];
+/// The options of which the form offers each value, in the order in which it finds out what can be chosen: the key, its
+/// name on the form, what it is about, and what is chosen rather than another where nothing was.
+const CHOSEN: [(&str, &str, &str, &[&str]); 3] = [
+    ("durability", "Durability", "what an acknowledged write survives", &["disk", "process"]),
+    ("locks", "Lock", "what keeps read, decide and write together", &["native", "hard", "soft"]),
+    ("tls", "TLS", "whether connections to private servers are encrypted", &["off"]),
+];
 
 /// How the workload is driven: the option, its name on the form, what to write, and what it is if nothing is written.
 const DRIVING: [(&str, &str, &str, &str); 6] = [
@@ -108,13 +113,16 @@ impl Text {
         self.name.strip_prefix(PARAMETER).unwrap_or(&self.name).replace('_', "-")
     }
 
+    /// The option of the plan that it is; none for a parameter of the workload.
+    fn plan_option(&self) -> Option<&'static PlanOption> {
+        OPTIONS.iter().find(|option| option.long == self.name)
+    }
+
     /// Where it is in a plan, as a JSON Pointer.
     fn pointer(&self) -> String {
-        match (self.name.strip_prefix(PARAMETER), &*self.name) {
-            (Some(parameter), _) => format!("/parameters/{parameter}"),
-            (None, "rate") => "/rates".to_owned(),
-            (None, "fault") => "/faults".to_owned(),
-            (None, key) => format!("/{key}"),
+        match self.name.strip_prefix(PARAMETER) {
+            Some(parameter) => format!("/parameters/{parameter}"),
+            None => self.plan_option().map_or_else(String::new, PlanOption::pointer),
         }
     }
 }
@@ -180,7 +188,11 @@ impl Form {
         let usual = Plan::of(&about.name);
         let written = typed(program, &form).unwrap_or_else(|_| usual.clone());
         let mut finder = Finder::new(program, stores, &form.stores, written);
-        form.guarantees.extend([finder.durability(asked), finder.locks(asked), finder.tls(asked)]);
+        for (key, label, meaning, rather) in CHOSEN {
+            let Some(option) = option_of(key) else { continue };
+            let choices = finder.option(option, rather, asked);
+            form.guarantees.push(Axis::new(option.long, label, meaning, choices));
+        }
         form.guarantees.extend(words.into_iter().map(|parameter| finder.parameter(parameter, asked)));
         form.guarantees.swap(0, 1);
         for text in &mut form.driving {
@@ -190,8 +202,11 @@ impl Form {
         form.driving.iter_mut().filter(|text| text.idle.is_some()).for_each(|text| text.written.clear());
         let chosen = finder.chosen();
         form.plan = typed(program, &form).map_err(Refusal::of).and_then(|written| {
-            let mut plan =
-                Plan { locks: chosen.locks, durability: chosen.durability, tls: chosen.tls, ..written };
+            let mut plan = written;
+            CHOSEN
+                .iter()
+                .filter_map(|(key, ..)| option_of(key))
+                .for_each(|option| option.copy(&chosen, &mut plan));
             plan.parameters.extend(chosen.parameters);
             plan.stores = form.stores.chosen().into_iter().map(str::to_owned).collect();
             check(program, plan)
@@ -274,8 +289,8 @@ fn typed(program: &dyn Program, form: &Form) -> Result<Plan, String> {
     }
     let names: Vec<(String, String)> = texts()
         .map(|text| {
-            let name = text.option();
-            let name = if search && name == "duration" { "hold".to_owned() } else { name };
+            let name =
+                text.plan_option().map_or_else(|| text.option(), |option| option.name(search).to_owned());
             (name, text.written.clone())
         })
         .collect();

@@ -8,7 +8,8 @@ use super::{CHOSEN, DRIVING, LONGEST, OBJECTIVES, PARAMETER};
 
 /// The query of the form that describes a plan; none if the plan says what no form can.
 pub(in crate::pages) fn query(plan: &Plan) -> Option<String> {
-    let is_chosen = |option: &PlanOption| CHOSEN.contains(&option.long);
+    let is_chosen =
+        |option: &PlanOption| option.key == "stores" || CHOSEN.iter().any(|(key, ..)| *key == option.key);
     let is_written =
         |option: &PlanOption| DRIVING.iter().chain([&OBJECTIVES]).any(|(name, ..)| *name == option.long);
     // the form leaves out by itself what stores cannot do
