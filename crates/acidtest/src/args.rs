@@ -3,7 +3,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 use acidtest_model::Durability;
-use acidtest_results::{CapacityPlan, Plan, RunResult};
+use acidtest_results::{Plan, RunResult};
 use acidtest_runner::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -387,13 +387,11 @@ impl Run {
         let usual = Plan::of(&plan.workload).duration;
         if self.search.is_some() {
             // a file that says how long a trial is measured says it of a probe, too
-            let begins = plan.capacity.is_none();
-            let is_said = plan.duration != usual || is_given("duration");
-            if begins && !is_said {
-                plan.duration = CapacityPlan::HOLD;
+            let is_said = is_given("duration");
+            match &mut plan.capacity {
+                Some(search) => search.adaptive &= !is_said,
+                None => plan.search(is_said || plan.duration != usual),
             }
-            let search = plan.capacity.get_or_insert_default();
-            search.adaptive = !is_given("duration") && if begins { !is_said } else { search.adaptive };
         }
         // one length of the measured part replaces another
         if is_given("duration") {

@@ -268,6 +268,15 @@ impl CapacityPlan {
 }
 
 impl Plan {
+    /// Makes it that of a search for a capacity. If it is said for how long a probe is measured, each is measured for that;
+    /// otherwise each is for as long as its objectives need, and [`CapacityPlan::HOLD`] at most.
+    pub fn search(&mut self, duration_is_said: bool) {
+        self.capacity.get_or_insert_default().adaptive = !duration_is_said;
+        if !duration_is_said {
+            self.duration = CapacityPlan::HOLD;
+        }
+    }
+
     /// The number of processes of their own that drive the clients; none if acidtest's own process does. All cells
     /// have as many, so that their figures can be compared.
     #[must_use]
@@ -311,6 +320,17 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_measures_for_as_long_as_is_said_or_needed() {
+        let searched = |duration_is_said| {
+            let mut plan = Plan { duration: Span(Duration::from_secs(7)), ..Plan::of("inventory") };
+            plan.search(duration_is_said);
+            (plan.duration.to_string(), plan.capacity.unwrap().adaptive)
+        };
+        assert_eq!(searched(true), ("7s".to_owned(), false));
+        assert_eq!(searched(false), ("30s".to_owned(), true));
+    }
 
     #[test]
     fn lists_of_parameters_are_axes() {

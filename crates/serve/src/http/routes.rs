@@ -8,7 +8,7 @@ use std::{
 };
 
 use acidtest_report::{NamedResult, page};
-use acidtest_results::{CapacityPlan, Plan};
+use acidtest_results::Plan;
 use axum::{
     Router,
     body::Body,
@@ -501,10 +501,7 @@ impl<S: Send + Sync> FromRequest<S> for PlanBody {
         let mut plan: Plan = body::read(&text)?;
         let Length { duration, capacity } = body::read(&text)?;
         if capacity.is_some() && duration.is_none() {
-            plan.duration = CapacityPlan::HOLD;
-            if let Some(search) = &mut plan.capacity {
-                search.adaptive = true;
-            }
+            plan.search(false);
         }
         Ok(Self(plan))
     }
