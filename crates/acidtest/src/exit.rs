@@ -80,7 +80,7 @@ fn of_search(cell: &CellResult, demand: Option<f64>) -> Status {
 /// The status of a run that met this failure but has results.
 pub(crate) fn status_after(failure: &Failure) -> Status {
     match failure {
-        Failure::Usage(_) | Failure::Other(_) => Status::Failed,
+        Failure::Usage(_) | Failure::Refused { .. } | Failure::Other(_) => Status::Failed,
         Failure::Store(_) => Status::Unreached,
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn status_after(failure: &Failure) -> Status {
 pub(crate) fn code_of(failure: &Failure) -> u8 {
     match failure {
         Failure::Other(_) => 1,
-        Failure::Usage(_) => 2,
+        Failure::Usage(_) | Failure::Refused { .. } => 2,
         Failure::Store(_) => 3,
     }
 }

@@ -89,7 +89,7 @@ fn completed(
     let connected = Connected::of(&plan, &grid, &targets);
     connected.check(connected.open_files())?;
     let lock_service = lock_service(&plan, &grid, &targets, find).map_err(|failure| match failure {
-        Failure::Usage(said) => Failure::Usage(asked.said_of("lock_service", &said)),
+        Failure::Usage(said) => asked.wrong("lock_service", &said),
         failure => failure,
     })?;
     // the password of the address is for the run, not for the plan
@@ -301,7 +301,10 @@ mod tests {
     use proptest::{prelude::*, sample::Index};
 
     use super::*;
-    use crate::args::{Arguments, Command};
+    use crate::{
+        args::{Arguments, Command},
+        exit,
+    };
 
     /// The order that a command line makes; nothing is started.
     fn ordered(words: &str) -> Result<Order, Failure> {
@@ -315,8 +318,8 @@ mod tests {
     #[track_caller]
     fn refused(words: &str) -> String {
         let Err(failure) = ordered(words) else { panic!("{words} is accepted") };
-        let Failure::Usage(said) = failure else { panic!("{words}: {failure}") };
-        said
+        assert_eq!(exit::code_of(&failure), 2, "{words}: {failure}");
+        failure.to_string()
     }
 
     #[test]
@@ -687,7 +690,7 @@ mod tests {
             });
             match grid {
                 Ok((grid, plan)) => prop_assert!(grid.cells.len() <= plan.most_cells().unwrap()),
-                Err(failure) => prop_assert!(matches!(failure, Failure::Usage(_)), "{failure:?}"),
+                Err(failure) => prop_assert_eq!(exit::code_of(&failure), 2, "{:?}", failure),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use acidtest_lab::LabError;
 use acidtest_model::{StoreError, count, took_too_long, with_remedy};
+use acidtest_results::option_of;
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
@@ -13,6 +14,14 @@ pub enum Failure {
     /// 2: the arguments ask for something that does not exist or does not fit.
     #[error("{0}")]
     Usage(String),
+    /// 2: the same, and it is this key of the plan that asks for it.
+    #[error("{said}")]
+    Refused {
+        /// The key as a JSON Pointer.
+        pointer: String,
+        /// What is wrong, and the remedy.
+        said: String,
+    },
     /// 3: a store could not be reached or started.
     #[error("{0}")]
     Store(String),
@@ -22,13 +31,28 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The refusal of what this key of the plan asks for.
+    pub(crate) fn refused(key: &str, said: impl Into<String>) -> Self {
+        Self::Refused { pointer: pointer(key), said: said.into() }
+    }
+
     /// The same failure with the name of the file that it is about before the message.
     #[must_use]
     pub fn of(self, file: &str) -> Self {
         match self {
             Self::Usage(said) => Self::Usage(format!("{file}: {said}")),
+            Self::Refused { pointer, said } => Self::Refused { pointer, said: format!("{file}: {said}") },
             other => other,
         }
+    }
+}
+
+/// Where a key of a plan, or a parameter of its workload, stands in the plan, as a JSON Pointer.
+fn pointer(key: &str) -> String {
+    match (key, option_of(key)) {
+        (_, Some(option)) => option.pointer(),
+        ("workload" | "commands", None) => format!("/{key}"),
+        (parameter, None) => format!("/parameters/{parameter}"),
     }
 }
 

@@ -282,11 +282,14 @@ fn loads(plan: &Plan, workload: &dyn Workload) -> Vec<(u32, Option<f64>)> {
 pub(crate) fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
     let names = || WORKLOADS.iter().map(|kind| kind.name);
     acidtest_workloads::workload(name).ok_or_else(|| {
-        Failure::Usage(format!(
-            "unknown workload \"{name}\"{}\n  known are {}; a plan file ends in .toml",
-            acidtest_model::hint(name, names()),
-            names().collect::<Vec<_>>().join(", ")
-        ))
+        Failure::refused(
+            "workload",
+            format!(
+                "unknown workload \"{name}\"{}\n  known are {}; a plan file ends in .toml",
+                acidtest_model::hint(name, names()),
+                names().collect::<Vec<_>>().join(", ")
+            ),
+        )
     })
 }
 
@@ -299,7 +302,7 @@ fn workloads(kind: &WorkloadKind, plan: &Plan) -> Result<Vec<Box<dyn Workload>>,
     let is_none =
         |value: &Value| value.is_null() || value.as_array().is_some_and(|all| all.contains(&Value::Null));
     if let Some((name, _)) = plan.parameters.iter().find(|(_, value)| is_none(value)) {
-        return Err(Failure::Usage(format!("{name} must have a value: nan and inf are none")));
+        return Err(Failure::refused(name, format!("{name} must have a value: nan and inf are none")));
     }
     let combinations = plan.combinations();
     if combinations.is_empty() {
@@ -317,11 +320,10 @@ fn foreign(kind: &WorkloadKind, name: &str, known: &[&str]) -> Failure {
         Some(owner) => format!("; it belongs to {}", owner.name),
         None => acidtest_model::hint(name, known.iter().copied()),
     };
-    Failure::Usage(format!(
-        "{} has no parameter \"{name}\"{hint}\n  its own are {}",
-        kind.name,
-        known.join(", ")
-    ))
+    Failure::refused(
+        name,
+        format!("{} has no parameter \"{name}\"{hint}\n  its own are {}", kind.name, known.join(", ")),
+    )
 }
 
 /// The error for a combination of parameters. It names the value at fault: the one without which the others would do.
@@ -339,7 +341,7 @@ fn wrong(kind: &WorkloadKind, values: &Values, error: &str) -> Failure {
     // an address may have a password
     let value =
         if value.as_str().is_some_and(|text| text.contains('@')) { "…".into() } else { value.to_string() };
-    Failure::Usage(format!("{}: {name} = {value}: {}", kind.name, must.as_deref().unwrap_or(error)))
+    Failure::refused(name, format!("{}: {name} = {value}: {}", kind.name, must.as_deref().unwrap_or(error)))
 }
 
 /// The lock modes that have an effect on a workload, of those asked for.

@@ -56,14 +56,15 @@ impl<'a> GivenOptions<'a> {
         Self { is_document: true, ..Self::of(plan) }
     }
 
-    /// What is wrong with the value of a key, with its place before it.
+    /// The error for a key whose value is wrong in this way, with its place before it.
     #[must_use]
-    pub fn said_of(&self, key: &str, said: &str) -> String {
-        match self.file {
+    pub fn wrong(&self, key: &str, said: &str) -> Failure {
+        let said = match self.file {
             Some(file) if self.is_of_file(key) => format!("{file}: in {key}: {said}"),
             _ if self.is_document => format!("in {key}: {said}"),
             _ => format!("{} {said}", self.option(key)),
-        }
+        };
+        Failure::refused(key, said)
     }
 
     /// The option that a key of the plan has on the command line.
@@ -98,12 +99,13 @@ impl<'a> GivenOptions<'a> {
     fn refused(&self, what: &str, why: &str) -> Failure {
         let key = key_of(what);
         match self.file {
-            Some(file) if self.is_of_file(key) => Failure::Usage(format!(
-                "{file}: {what} has no effect here: {why}\n  remedy: take it out of the file"
-            )),
+            Some(file) if self.is_of_file(key) => Failure::refused(
+                key,
+                format!("{file}: {what} has no effect here: {why}\n  remedy: take it out of the file"),
+            ),
             _ => {
                 let option = what.replacen(key, &self.named(key), 1);
-                Failure::Usage(format!("{option} has no effect here: {why}\n  remedy: leave it out"))
+                Failure::refused(key, format!("{option} has no effect here: {why}\n  remedy: leave it out"))
             }
         }
     }
@@ -129,10 +131,10 @@ pub fn check(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
 pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failure> {
     let broken = OPTIONS.iter().find_map(|option| {
         let (must, _) = option.rules.iter().find(|(_, is_so)| !is_so(plan))?;
-        Some(format!("{} must {must}", named(option.key)))
+        Some(Failure::refused(option.key, format!("{} must {must}", named(option.key))))
     });
-    if let Some(said) = broken {
-        return Err(Failure::Usage(said));
+    if let Some(refused) = broken {
+        return Err(refused);
     }
     let cells = plan.most_cells();
     if cells.is_none_or(|cells| cells > CELLS) {
@@ -149,11 +151,16 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
             } else {
                 format!(" ({})", named(option.key))
             };
-            return Err(Failure::Usage(format!("{twice} is given twice{why}")));
+            return Err(Failure::refused(option.key, format!("{twice} is given twice{why}")));
         }
     }
-    if let Some(twice) = plan.parameters.values().find_map(|value| repeated(value.as_array()?)) {
-        return Err(Failure::Usage(format!("{twice} is given twice: its cells would be the same")));
+    for (name, value) in &plan.parameters {
+        if let Some(twice) = value.as_array().and_then(|values| repeated(values)) {
+            return Err(Failure::refused(
+                name,
+                format!("{twice} is given twice: its cells would be the same"),
+            ));
+        }
     }
     namespace(&plan.namespace, &named("namespace"))
 }
@@ -182,19 +189,25 @@ fn searchable(plan: &Plan, workload: &dyn Workload, named: &impl Fn(&str) -> Str
         objective.measure == Measure::Errors && named.is_some_and(|name| workload.spans().contains(&name))
     };
     if let Some(objective) = search.slo.iter().find(of_span) {
-        return Err(Failure::Usage(format!(
-            "{} {objective}: a time from one event to another has no errors\n  remedy: a percentile, or the errors of an operation",
-            named("slo")
-        )));
+        return Err(Failure::refused(
+            "slo",
+            format!(
+                "{} {objective}: a time from one event to another has no errors\n  remedy: a percentile, or the errors of an operation",
+                named("slo")
+            ),
+        ));
     }
     match unknown {
-        Some((objective, operation)) => Err(Failure::Usage(format!(
-            "{} {objective}: {} with these parameters does no \"{operation}\"{}\n  remedy: one of {}",
-            named("slo"),
-            plan.workload,
-            acidtest_model::hint(&operation, known.iter().copied()),
-            known.join(", ")
-        ))),
+        Some((objective, operation)) => Err(Failure::refused(
+            "slo",
+            format!(
+                "{} {objective}: {} with these parameters does no \"{operation}\"{}\n  remedy: one of {}",
+                named("slo"),
+                plan.workload,
+                acidtest_model::hint(&operation, known.iter().copied()),
+                known.join(", ")
+            ),
+        )),
         None => Ok(()),
     }
 }
@@ -209,11 +222,14 @@ fn in_time(plan: &Plan, workload: &dyn Workload, named: impl Fn(&str) -> String)
     let late = |faults: &&Faults| faults.last().is_some_and(|last| last >= length.0);
     let lasts = |faults: &&Faults| faults.over() > length.0;
     let refused = |faults: &Faults, what, remedy| {
-        Failure::Usage(format!(
-            "{} {faults} {what} of the {part}, which lasts {length}\n  remedy: {remedy}, or a longer {}",
-            named("faults"),
-            named(option)
-        ))
+        Failure::refused(
+            "faults",
+            format!(
+                "{} {faults} {what} of the {part}, which lasts {length}\n  remedy: {remedy}, or a longer {}",
+                named("faults"),
+                named(option)
+            ),
+        )
     };
     if let Some(faults) = plan.faults.iter().find(late) {
         return Err(refused(faults, "comes after the end", "an earlier moment"));
@@ -237,9 +253,10 @@ fn namespace(name: &str, key: &str) -> Result<(), Failure> {
     if is_plain && begins && name.len() <= 40 {
         return Ok(());
     }
-    Err(Failure::Usage(format!(
-        "{key} \"{name}\" will not do: lower-case letters, digits and _, at most 40, no digit first"
-    )))
+    Err(Failure::refused(
+        "namespace",
+        format!("{key} \"{name}\" will not do: lower-case letters, digits and _, at most 40, no digit first"),
+    ))
 }
 
 /// A check for an option without effect: the key in the plan, followed by the value where only that has no effect;

@@ -104,7 +104,7 @@ async fn make(assigned: AssignedRun) -> Result<Event, Failure> {
         carry_out(order, &mut Teller::default(), &interrupt, None, &file).await?;
     let status = exit::status(&result);
     let how = match (&failure, result.interrupted) {
-        (Some(Failure::Usage(_) | Failure::Other(_)), _) => Ending::Failed,
+        (Some(Failure::Usage(_) | Failure::Refused { .. } | Failure::Other(_)), _) => Ending::Failed,
         (_, true) => Ending::Interrupted,
         (None, false) if is_complete(&result) => Ending::Complete,
         _ => Ending::Incomplete,

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, process::Command};
 
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, StoreKind, Support};
-use acidtest_results::{Plan, PlanOption, RunResult, option_of};
+use acidtest_results::{Plan, RunResult};
 use acidtest_runner::{Failure, Footprint, Grid, Order, Target, WrittenAddress};
 use acidtest_serve::{
     Assignment, CheckedPlan, Config, Error, Program, Refusal, StoreAbilities, Supported, Token,
@@ -226,23 +226,11 @@ impl Bench {
             needs.check("acidtest run --insist").map(|()| (order, needs))
         };
         let order = order::of_plan(id.to_owned(), plan.clone(), targets, &|text| self.find(text));
-        order.and_then(fits).map_err(|failure| {
-            let detail = failure.to_string();
-            Refusal { pointer: pointer(&detail, plan), detail }
+        order.and_then(fits).map_err(|failure| match failure {
+            Failure::Refused { pointer, said } => Refusal { pointer, detail: said },
+            failure => Refusal::of(failure.to_string()),
         })
     }
-}
-
-/// The key of the plan that a refusal begins with, as a JSON Pointer; empty if it begins with none. Refusals say `KEY has no
-/// effect here`, `KEY must be`, `in KEY:`, `unknown workload`, or of a workload's parameter `WORKLOAD: KEY = VALUE:`.
-fn pointer(said: &str, plan: &Plan) -> String {
-    let said = said.strip_prefix("in ").or_else(|| said.strip_prefix("unknown ")).unwrap_or(said);
-    let said = said.strip_prefix(&format!("{}: ", plan.workload)).unwrap_or(said);
-    let key = said.split([' ', ':', ',']).next().unwrap_or_default();
-    let keys = serde_json::to_value(plan).unwrap_or_default();
-    let of_plan = option_of(key).map_or_else(|| format!("/{key}"), PlanOption::pointer);
-    let places = [format!("/parameters/{key}"), of_plan];
-    places.into_iter().find(|place| keys.pointer(place).is_some()).unwrap_or_default()
 }
 
 impl Program for Bench {
@@ -380,24 +368,32 @@ fn about_workload(kind: &acidtest_workloads::WorkloadKind) -> WorkloadAbout {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_results::CapacityPlan;
+    use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn a_refusal_points_at_the_key_that_it_begins_with() {
-        let parameters = [("items".to_owned(), 5.into())].into();
-        let plan = Plan { capacity: Some(CapacityPlan::default()), parameters, ..Plan::of("inventory") };
-        for (said, place) in [
-            ("slo must be at least one objective and at most 32, as in p99<20ms", "/capacity/slo"),
-            ("locks has no effect here: no write depends on what was read", "/locks"),
-            ("in lock_service: unknown store", "/lock_service"),
-            ("inventory: items = 0: must be above 0", "/parameters/items"),
-            ("unknown workload \"x\"", "/workload"),
-            ("kill it yourself", ""),
-            ("stand back", ""),
+    fn a_refusal_points_at_the_key_that_is_at_fault() {
+        let bench = Bench { allowed: Vec::new(), quiet_machine: None };
+        let longer = json!({"faults": ["disconnect@30s"]});
+        for (changed, place, said) in [
+            (json!({"capacity": {"slo": []}}), "/capacity/slo", "slo must be at least one objective"),
+            (json!({"capacity": {"growth": "3%/month"}}), "/capacity/growth", "growth has no effect here"),
+            (json!({"clients": [3, 3]}), "/clients", "3 is given twice"),
+            (longer, "/faults", "faults disconnect@30s comes after the end"),
+            (json!({"parameters": {"items": 0}}), "/parameters/items", "items = 0"),
+            (json!({"parameters": {"items": [5, 5]}}), "/parameters/items", "5 is given twice"),
+            (json!({"parameters": {"itms": 5}}), "/parameters/itms", "inventory has no parameter \"itms\""),
+            (json!({"workload": "x"}), "/workload", "unknown workload \"x\""),
+            (json!({"namespace": "1x"}), "/namespace", "namespace \"1x\" will not do"),
+            (json!({"trials": 10_000, "clients": (1..=100_000).collect::<Vec<u32>>()}), "", "its lists make"),
         ] {
-            assert_eq!(pointer(said, &plan), place, "{said}");
+            let mut plan = json!({"workload": "inventory", "stores": ["sqlite"]});
+            plan.as_object_mut().unwrap().extend(changed.as_object().unwrap().clone());
+            let plan: Plan = serde_json::from_value(plan).unwrap();
+            let Refusal { pointer, detail } = bench.check(&plan).unwrap_err();
+            assert_eq!(pointer, place, "{detail}");
+            assert!(detail.contains(said), "{detail}");
         }
     }
 }

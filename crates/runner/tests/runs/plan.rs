@@ -1,11 +1,11 @@
 //! The plan's check, on stores whose rows of the matrix say what they lack.
 
 use acidtest_model::{CellRequest, Durability, Hosting, IdleOption, Lock, Span, StoreKind, Support};
-use acidtest_results::Plan;
 
 use crate::told::{Teller, plan};
 use std::time::Duration;
 
+use acidtest_results::Plan;
 use acidtest_runner::{
     Failure, Footprint, Grid, Target,
     plan_check::{self, GivenOptions},
@@ -44,7 +44,7 @@ fn checked(plan: &Plan, targets: &[Target]) -> Result<Grid, String> {
         Ok(grid)
     };
     check().map_err(|failure: Failure| {
-        assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+        assert!(matches!(failure, Failure::Usage(_) | Failure::Refused { .. }), "{failure:?}");
         failure.to_string()
     })
 }
