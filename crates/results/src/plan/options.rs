@@ -181,8 +181,14 @@ impl PlanOption {
             _ => (self.help, self.unset),
         };
         let usual = Plan { capacity: Some(CapacityPlan::default()), ..Plan::of("") };
-        let default = unset.map_or_else(|| self.typed(&usual).join(","), str::to_owned);
+        let default = unset.map_or_else(|| self.default(&usual), str::to_owned);
         if default.is_empty() { help.to_owned() } else { format!("{help} [default: {default}]") }
+    }
+
+    /// What it is in a plan in which it has its default, as it is typed or in words; empty for a flag, and for what is not there.
+    #[must_use]
+    pub fn default(&self, usual: &Plan) -> String {
+        self.unset.map_or_else(|| self.typed(usual).join(","), str::to_owned)
     }
 
     /// Its value in a plan as it is typed: the words of a list, or one; none of a flag, and none where there is no value.

@@ -1,8 +1,8 @@
 //! What can be chosen, and why the rest cannot.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use acidtest_model::{Durability, Lock, Span};
+use acidtest_model::{Durability, Lock};
 use acidtest_results::{Plan, PlanOption, distinct};
 use serde_json::Value;
 
@@ -138,14 +138,13 @@ impl<'a> Finder<'a> {
         finder
     }
 
-    /// Why what is written for this option would have no effect on any store; none if it has one.
-    pub(super) fn idle(&self, option: &str) -> Option<String> {
-        let change = |plan: &mut Plan| match option {
-            "clients" => plan.clients = vec![7],
-            "duration" => plan.duration = Span(Duration::from_secs(7)),
-            "warmup" => plan.warmup = Span(Duration::from_secs(7)),
-            "rate" => plan.rates = vec![7.0],
-            _ => {}
+    /// Why what is written for this option would have no effect on any store, as what is `tried` has none; none if it has one.
+    pub(super) fn idle(&self, option: &PlanOption, tried: Option<&str>) -> Option<String> {
+        let change = |plan: &mut Plan| {
+            if let Some(word) = tried {
+                // which is the option's own
+                let _ = option.read(&[word.to_owned()], plan);
+            }
         };
         let why: Option<Vec<String>> = self.stores.iter().map(|store| self.refusal(store, &change)).collect();
         let why = why?.into_iter().next()?;

@@ -37,19 +37,27 @@ const CHOSEN: [(&str, &str, &str, &[&str]); 3] = [
     ("tls", "TLS", "whether connections to private servers are encrypted", &["off"]),
 ];
 
-/// How the workload is driven: the option, its name on the form, what to write, and what it is if nothing is written.
-const DRIVING: [(&str, &str, &str, &str); 6] = [
-    ("clients", "Clients", "at once; several, as 1,4,16 or 3..66:9, are each run", "16"),
-    ("trials", "Trials of each cell", "several give intervals", "1"),
-    ("duration", "Measured for", "of each trial, as 10s or 1m 30s", "10s"),
-    ("warmup", "Warm-up", "before it, not recorded", "2s"),
-    ("rate", "Offered rate", "operations a second; empty: as fast as the clients can", ""),
-    ("fault", "Faults", "as kill@3s; none,kill@3s runs both; also restart, pause, disconnect, stall", "none"),
+/// How the workload is driven: the key, its name on the form, what to write, and what is tried in its place to see whether it
+/// has an effect.
+const DRIVING: [(&str, &str, &str, Option<&str>); 6] = [
+    ("clients", "Clients", "at once; several, as 1,4,16 or 3..66:9, are each run", Some("7")),
+    ("trials", "Trials of each cell", "several give intervals", None),
+    ("duration", "Measured for", "of each trial, as 10s or 1m 30s", Some("7s")),
+    ("warmup", "Warm-up", "before it, not recorded", Some("7s")),
+    ("rates", "Offered rate", "operations a second; empty: as fast as the clients can", Some("7")),
+    ("faults", "Faults", "as kill@3s; none,kill@3s runs both; also restart, pause, disconnect, stall", None),
 ];
 
 /// What makes a search of a run: its objectives.
-const OBJECTIVES: (&str, &str, &str, &str) =
-    ("slo", "Search for the capacity under", "objectives, as p99<20ms,errors<0.1%; empty: no search", "");
+const OBJECTIVES: (&str, &str, &str, Option<&str>) =
+    ("slo", "Search for the capacity under", "objectives, as p99<20ms,errors<0.1%; empty: no search", None);
+
+/// The options that are written.
+fn written_options()
+-> impl Iterator<Item = (&'static PlanOption, &'static str, &'static str, Option<&'static str>)> {
+    let all = DRIVING.iter().chain([&OBJECTIVES]);
+    all.filter_map(|(key, label, meaning, tried)| Some((option_of(key)?, *label, *meaning, *tried)))
+}
 
 /// Letters of the longest value that is written.
 const LONGEST: usize = 1_000;
@@ -156,9 +164,11 @@ impl Form {
             wrong: None,
             name,
         };
-        let of_driving = DRIVING.iter().chain([&OBJECTIVES]);
-        let driving: Vec<Text> = of_driving
-            .map(|(name, label, meaning, default)| text((*name).to_owned(), label, meaning, default))
+        let usual = Plan::of("");
+        let driving = written_options()
+            .map(|(option, label, meaning, _)| {
+                text(option.long.to_owned(), label, meaning, &option.default(&usual))
+            })
             .collect();
         let mut form = Self {
             stores: Axis {
@@ -185,8 +195,7 @@ impl Form {
             })
             .collect();
         form.stores.choices = store_choices(program, stores, about, asked);
-        let usual = Plan::of(&about.name);
-        let written = typed(program, &form).unwrap_or_else(|_| usual.clone());
+        let written = typed(program, &form).unwrap_or_else(|_| Plan::of(&about.name));
         let mut finder = Finder::new(program, stores, &form.stores, written);
         for (key, label, meaning, rather) in CHOSEN {
             let Some(option) = option_of(key) else { continue };
@@ -195,8 +204,8 @@ impl Form {
         }
         form.guarantees.extend(words.into_iter().map(|parameter| finder.parameter(parameter, asked)));
         form.guarantees.swap(0, 1);
-        for text in &mut form.driving {
-            text.idle = finder.idle(&text.name);
+        for (text, (option, _, _, tried)) in form.driving.iter_mut().zip(written_options()) {
+            text.idle = finder.idle(option, tried);
         }
         form.dropped = form.dropped(asked);
         form.driving.iter_mut().filter(|text| text.idle.is_some()).for_each(|text| text.written.clear());
@@ -297,4 +306,23 @@ fn typed(program: &dyn Program, form: &Form) -> Result<Plan, String> {
     let options: Vec<(&str, String)> =
         names.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     program.typed(&form.workloads[form.workload].name, search, &options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key that is none, or a word that is not read, would be left out in silence.
+    #[test]
+    fn what_the_form_offers_is_an_option_of_a_plan() {
+        assert!(CHOSEN.iter().all(|(key, ..)| option_of(key).is_some()));
+        assert_eq!(written_options().count(), DRIVING.len() + 1);
+        for (option, _, _, tried) in written_options() {
+            if let Some(word) = tried {
+                let mut plan = Plan::of("inventory");
+                option.read(&[word.to_owned()], &mut plan).unwrap();
+                assert!(!option.is_usual(&plan), "--{} {word}", option.long);
+            }
+        }
+    }
 }

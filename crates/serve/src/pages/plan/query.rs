@@ -4,14 +4,13 @@ use acidtest_results::{OPTIONS, Plan, PlanOption};
 use serde_json::Value;
 use url::form_urlencoded;
 
-use super::{CHOSEN, DRIVING, LONGEST, OBJECTIVES, PARAMETER};
+use super::{CHOSEN, LONGEST, PARAMETER, written_options};
 
 /// The query of the form that describes a plan; none if the plan says what no form can.
 pub(in crate::pages) fn query(plan: &Plan) -> Option<String> {
     let is_chosen =
         |option: &PlanOption| option.key == "stores" || CHOSEN.iter().any(|(key, ..)| *key == option.key);
-    let is_written =
-        |option: &PlanOption| DRIVING.iter().chain([&OBJECTIVES]).any(|(name, ..)| *name == option.long);
+    let is_written = |option: &PlanOption| written_options().any(|(written, ..)| written.key == option.key);
     // the form leaves out by itself what stores cannot do
     let is_of_form =
         |option: &PlanOption| is_chosen(option) || is_written(option) || option.key == "skip_unsupported";
