@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use acidtest_model::Span;
-use acidtest_results::Plan;
+use acidtest_results::{OPTIONS, Plan, PlanOption};
 use acidtest_store_memory::Faults;
 use serde_json::Value;
 
@@ -63,25 +63,37 @@ fn stores(store: Faults) -> Vec<Faults> {
     ]
 }
 
+/// Options with whose default a case takes longer, or is another one.
+const STEPPED: [&str; 6] = ["duration", "ops", "trace", "warmup", "timeout", "seed"];
+
 fn plans(plan: &Plan) -> Vec<Plan> {
     let usual = Plan::of(&plan.workload);
-    let mut plans = vec![
-        Plan { trials: 1, ..plan.clone() },
+    let by_default = |option: &PlanOption| {
+        let mut smaller = plan.clone();
+        option.copy(&usual, &mut smaller);
+        smaller
+    };
+    let others = OPTIONS.iter().filter(|option| !option.is_axis() && !STEPPED.contains(&option.key));
+    let mut plans: Vec<Plan> = others.map(by_default).collect();
+    plans.extend([
         Plan { trials: plan.trials.div_ceil(2), ..plan.clone() },
         Plan { warmup: Span(Duration::ZERO), ..plan.clone() },
         Plan { rates: Vec::new(), arrivals: usual.arrivals, ..plan.clone() },
-        Plan { threads: None, ..plan.clone() },
         Plan { ops: plan.ops.map(|ops| ops.div_ceil(2)), ..plan.clone() },
         Plan { trace: plan.trace.map(|length| length.div_ceil(2)), ..plan.clone() },
-        Plan { max_retries: usual.max_retries, ..plan.clone() },
-        Plan { duty: usual.duty, ..plan.clone() },
-    ];
+    ]);
     if plan.ops.is_none() && plan.trace.is_none() {
         let half = plan.duration.0.div_f64(2.0).max(Duration::from_millis(1));
         plans.push(Plan { duration: Span(half), ..plan.clone() });
     }
-    plans.extend((0..plan.locks.len()).map(|at| Plan { locks: but(&plan.locks, at), ..plan.clone() }));
-    plans.extend((0..plan.clients.len()).map(|at| Plan { clients: but(&plan.clients, at), ..plan.clone() }));
+    for option in OPTIONS.iter().filter(|option| option.is_axis()) {
+        let words = option.typed(plan);
+        plans.extend((0..words.len()).filter_map(|at| {
+            let mut fewer = plan.clone();
+            option.read(&but(&words, at), &mut fewer).ok()?;
+            Some(fewer)
+        }));
+    }
     let fewer = plan.clients.iter().map(|clients| clients.div_ceil(2)).collect();
     plans.push(Plan { clients: fewer, ..plan.clone() });
     for (name, value) in &plan.parameters {
