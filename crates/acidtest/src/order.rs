@@ -260,14 +260,9 @@ pub(crate) fn going_on(
     plan_check::check(&begun.plan, &GivenOptions::of(&begun.plan)).map_err(of_file)?;
     let mut grid = Grid::of(&begun.plan, &targets).map_err(of_file)?;
     let same = |(cell, then): (&Cell, &CellResult)| {
-        let target = &targets[cell.target];
-        (target.kind().name, target.address.as_ref().map(ToString::to_string), cell.lock)
-            == (then.store.as_str(), then.address.clone(), then.lock)
-            && (cell.clients, cell.rate) == (then.clients, then.rate)
-            && then.durability_asked.is_none_or(|durability| durability == cell.durability)
-            && then.tls == cell.tls
-            && grid.faults[cell.faults] == then.faults
-            && grid.workloads[cell.workload].values() == then.parameters
+        let workload = &*grid.workloads[cell.workload];
+        let unmade = cell.unmade(&targets[cell.target], workload, &grid.faults[cell.faults]);
+        unmade.dimensions() == then.dimensions()
     };
     if grid.cells.len() != begun.cells.len() || !grid.cells.iter().zip(&begun.cells).all(same) {
         return Err(no_going_on(

@@ -6,6 +6,7 @@ use std::{fmt::Display, io};
 use acidtest_model::{Durability, EffectiveDurability, Encryption, Lock};
 use acidtest_results::{
     CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
+    dimensions::{ADDRESS, CLIENTS, DURABILITY, FAULT, LOCK, RATE, STORE, TLS, dimension_names},
     distinct, total,
 };
 use acidtest_workloads::Verdict;
@@ -23,6 +24,9 @@ pub enum CsvError {
     Row(#[from] csv::Error),
 }
 
+/// Dimensions that have a column in every result.
+const OF_EVERY_RESULT: [&str; 8] = [STORE, ADDRESS, LOCK, DURABILITY, TLS, FAULT, CLIENTS, RATE];
+
 /// Writes the results as one table. Each parameter of the workloads has its own column, `parameter_NAME`, after all
 /// others. The row of a trial as a whole has the operation `(all)`; figures of the whole trial stand in that row
 /// alone.
@@ -34,13 +38,16 @@ pub fn csv<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Result<Strin
     let cells = results.iter().flat_map(|result| &result.cells);
     let parameters: Vec<&String> = distinct(cells.flat_map(|cell| cell.parameters.keys()));
     let mut table = table();
-    let named = parameters.iter().map(|name| format!("parameter_{name}"));
+    let axes: Vec<&str> = dimension_names().filter(|name| !OF_EVERY_RESULT.contains(name)).collect();
+    let named = axes.iter().map(|name| (*name).to_owned());
+    let named = named.chain(parameters.iter().map(|name| format!("parameter_{name}")));
     table.write_record(columns()?.into_iter().chain(named))?;
     for result in results {
         for cell in &result.cells {
             let value =
                 |name: &&String| cell.parameters.contains_key(*name).then(|| text(cell.dimension(name)));
-            let values: Vec<Option<Text>> = parameters.iter().map(value).collect();
+            let on_axes = axes.iter().map(|name| Some(text(cell.dimension(name))));
+            let values: Vec<Option<Text>> = on_axes.chain(parameters.iter().map(value)).collect();
             for trial in &cell.trials {
                 let about = About::of(result, cell, trial);
                 table.serialize((&about, Figures::of_all(trial)?, OfTrial::of(trial), &values))?;

@@ -1,13 +1,12 @@
 //! Dimensions: the properties that tell the cells of a grid apart.
 
-use acidtest_model::figure::offered;
-use acidtest_workloads::Values;
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
-use crate::{CellResult, distinct};
+use crate::{CellResult, OPTIONS, distinct, figure::offered};
 
-/// Names of the dimensions that every cell has, in the order in which readers see them; after them come the
-/// workload's parameters.
+/// The store.
 pub const STORE: &str = "store";
 /// The address of a user's own server; its value is `private` for a private one.
 pub const ADDRESS: &str = "address";
@@ -27,7 +26,22 @@ pub const RATE: &str = "rate";
 /// Shown for a parameter that a cell does not have.
 pub const NOT_THERE: &str = "–";
 
-const OWN: [&str; 8] = [STORE, ADDRESS, LOCK, DURABILITY, TLS, FAULT, CLIENTS, RATE];
+/// A dimension that every cell has, and its value.
+type Own = (&'static str, fn(&CellResult) -> String);
+
+/// The axes of a plan that are options, and beside its store a cell's address.
+static OWN: LazyLock<Vec<Own>> = LazyLock::new(|| {
+    let axes = OPTIONS.iter().filter_map(|option| Some((option.long, option.of_cell?)));
+    let mut all: Vec<Own> = axes.collect();
+    let after = all.iter().position(|(name, _)| *name == STORE).map_or(0, |place| place + 1);
+    all.insert(after, (ADDRESS, |cell| cell.address.clone().unwrap_or_else(|| "private".to_owned())));
+    all
+});
+
+/// Names of the dimensions that every cell has, in the order in which readers see them.
+pub fn dimension_names() -> impl Iterator<Item = &'static str> {
+    OWN.iter().map(|(name, _)| *name)
+}
 
 /// Names and values of a cell's dimensions.
 pub type Dimensions = Vec<(String, String)>;
@@ -36,31 +50,16 @@ impl CellResult {
     /// The names and values of everything that tells the cell from others.
     #[must_use]
     pub fn dimensions(&self) -> Dimensions {
-        let own = OWN.map(|name| (name.to_owned(), self.own(name)));
-        own.into_iter()
-            .chain(self.parameters.iter().map(|(name, value)| (name.clone(), text(value))))
-            .collect()
+        let own = OWN.iter().map(|(name, of)| ((*name).to_owned(), of(self)));
+        own.chain(self.parameters.iter().map(|(name, value)| (name.clone(), text(value)))).collect()
     }
 
     /// The value of a dimension; `–` of one that the cell has not.
     #[must_use]
     pub fn dimension(&self, name: &str) -> String {
-        if OWN.contains(&name) { self.own(name) } else { parameter(&self.parameters, name) }
-    }
-
-    fn own(&self, name: &str) -> String {
-        match name {
-            STORE => self.store.clone(),
-            ADDRESS => self.address.clone().unwrap_or_else(|| "private".to_owned()),
-            LOCK => self.lock.to_string(),
-            DURABILITY => self
-                .durability_asked
-                .map_or_else(|| "as it is".to_owned(), |durability| durability.to_string()),
-            TLS => self.tls.to_string(),
-            FAULT => self.faults.to_string(),
-            CLIENTS => self.clients.to_string(),
-            // printed in full, so that two different rates never look alike
-            _ => self.rate.map_or_else(|| "closed".to_owned(), |offered| offered.to_string()),
+        match OWN.iter().find(|(own, _)| *own == name) {
+            Some((_, of)) => of(self),
+            None => self.parameters.get(name).map_or_else(|| NOT_THERE.to_owned(), text),
         }
     }
 
@@ -75,13 +74,9 @@ impl CellResult {
     #[must_use]
     pub fn same_but(&self, other: &Self, names: &[&str]) -> bool {
         let differs = |name: &str| !names.contains(&name) && self.dimension(name) != other.dimension(name);
-        !OWN.into_iter().any(differs)
+        !dimension_names().any(differs)
             && !self.parameters.keys().chain(other.parameters.keys()).any(|name| differs(name))
     }
-}
-
-fn parameter(values: &Values, name: &str) -> String {
-    values.get(name).map_or_else(|| NOT_THERE.to_owned(), text)
 }
 
 fn text(value: &Value) -> String {
@@ -113,7 +108,7 @@ pub fn varying<'a>(cells: impl IntoIterator<Item = &'a CellResult>) -> Vec<Strin
             }
         }
     }
-    let place = |name: &String| OWN.iter().position(|own| own == name).unwrap_or(OWN.len());
+    let place = |name: &String| dimension_names().position(|own| own == name).unwrap_or(OWN.len());
     differ.sort_by_key(|name| (place(name), name.clone()));
     differ
 }

@@ -8,7 +8,7 @@ use acidtest_model::{
     Support,
 };
 use acidtest_observe::usable_cores;
-use acidtest_results::{ArrivalKind, Plan};
+use acidtest_results::{ArrivalKind, CellResult, Plan};
 use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -64,6 +64,39 @@ impl Cell {
     #[must_use]
     pub fn needs_lock_service(&self, targets: &[Target]) -> bool {
         targets[self.target].kind().lock_service && self.lock == Lock::Hard
+    }
+
+    /// Its result as long as nothing of it was made.
+    #[must_use]
+    pub fn unmade(&self, target: &Target, workload: &dyn Workload, faults: &Faults) -> CellResult {
+        let kind = target.kind();
+        CellResult {
+            store: kind.name.to_owned(),
+            title: kind.title.to_owned(),
+            address: target.address.as_ref().map(ToString::to_string),
+            embedded: kind.hosting != Hosting::Program,
+            lock: self.lock,
+            lock_how: lock_how(kind, workload, self.lock).to_owned(),
+            host_round_trip_ns: None,
+            threads: None,
+            decides: workload.decides(),
+            without: workload.without(self.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
+            durability_asked: (!target.keeps_durability()).then_some(self.durability),
+            tls: self.tls,
+            faults: faults.clone(),
+            clients: self.clients,
+            scheduled: workload.scheduled(),
+            rate: self.rate,
+            parameters: workload.values(),
+            headline: workload.headline(),
+            effective: None,
+            trials: Vec::new(),
+            mean: None,
+            steadiness: None,
+            capacity: None,
+            prices: Vec::new(),
+            error: None,
+        }
     }
 
     /// Its name: the values that tell it from the other cells of the plan; that of a search's probe has its load, too.

@@ -16,8 +16,8 @@ use acidtest_model::{
 };
 use acidtest_observe::{filesystem, machine, writes_to_disks};
 use acidtest_results::{
-    CapacityPlan, CellResult, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts,
-    TrialResult,
+    CapacityPlan, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts, TrialResult,
+    UnreadableHistogram,
 };
 use acidtest_workloads::{
     Audit, AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
@@ -30,7 +30,7 @@ use crate::{
     answer::READY,
     evictions::Evicted,
     footprint::server_size,
-    grid::{self, Cell, Grid, Setting},
+    grid::{Cell, Grid, Setting},
     harness,
     inject::{Hit, Injected},
     instance::{Claim, EarlierData, Instance},
@@ -191,7 +191,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
             cells: cells
                 .iter()
                 .map(|cell| {
-                    empty(cell, &targets[cell.target], &*workloads[cell.workload], &faults[cell.faults])
+                    cell.unmade(&targets[cell.target], &*workloads[cell.workload], &faults[cell.faults])
                 })
                 .collect(),
             left_out,
@@ -264,35 +264,18 @@ fn offers(plan: &Plan, harness: &Harness) -> Result<(), Failure> {
     )))
 }
 
-fn empty(cell: &Cell, target: &Target, workload: &dyn Workload, faults: &Faults) -> CellResult {
-    let kind = target.kind();
-    CellResult {
-        store: kind.name.to_owned(),
-        title: kind.title.to_owned(),
-        address: target.address.as_ref().map(ToString::to_string),
-        embedded: kind.hosting != Hosting::Program,
-        lock: cell.lock,
-        lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
-        host_round_trip_ns: None,
-        threads: None,
-        decides: workload.decides(),
-        without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
-        durability_asked: (!target.keeps_durability()).then_some(cell.durability),
-        tls: cell.tls,
-        faults: faults.clone(),
-        clients: cell.clients,
-        scheduled: workload.scheduled(),
-        rate: cell.rate,
-        parameters: workload.values(),
-        headline: workload.headline(),
-        effective: None,
-        trials: Vec::new(),
-        mean: None,
-        steadiness: None,
-        capacity: None,
-        prices: Vec::new(),
-        error: None,
+/// The error if no trial could be run at all and every cell has one: there is no result then.
+fn nothing_run(result: &RunResult, interrupt: &Interrupt) -> Option<Failure> {
+    if interrupt.is_set() || result.cells.iter().any(|cell| !cell.trials.is_empty()) {
+        return None;
     }
+    let causes = result.cells.iter().map(|cell| cell.error.as_deref()).collect::<Option<BTreeSet<_>>>()?;
+    let causes: Vec<&str> = causes.into_iter().collect();
+    Some(Failure::Store(causes.join("\nerror: ")))
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
 }
 
 impl<'e> Runner<'_, 'e> {

@@ -11,7 +11,7 @@ use acidtest_report::{
     NamedResult,
     compare::{Choice, Comparison, Condition, Outcome, Selector, Side, compare as compared},
 };
-use acidtest_results::{Plan, RunResult};
+use acidtest_results::{Plan, RunResult, dimension_names};
 use acidtest_runner::{Failure, Finished, Interrupt, Order};
 use clap::{Args, Parser};
 use tokio::task::LocalSet;
@@ -45,18 +45,26 @@ Examples:
   acidtest compare before.json after.json --between-runs 3% --fail-if 'throughput<0.8'
       unless it is known by how much they differ
   acidtest compare result.json --a store=postgres --b store=mariadb --b clients=16
-      what only one side names is meant for both where cells must be told apart
+      what only one side names is meant for both where cells must be told apart";
 
-NAME is store, address, lock, durability, tls, clients, rate (a number, or closed) or a parameter of the workload.
+/// What may be written where the help says so.
+fn after_help() -> String {
+    let names = dimension_names().collect::<Vec<_>>().join(", ");
+    format!(
+        "{EXAMPLES}
+
+NAME is one of {names}, or a parameter of the workload; of a rate, VALUE may be closed.
 FIGURE is throughput, p50, p95, p99, p99.9, max, client_cpu, server_cpu or errors, over all operations together, or of
-one: OPERATION:FIGURE. So are the times of a queue's delivery: delivery:p99.";
+one: OPERATION:FIGURE. So are the times of a queue's delivery: delivery:p99."
+    )
+}
 
 /// Rounds of `--run` if nothing else is asked for.
 const ROUNDS: u32 = 5;
 
 /// Holds cells of one result, or of several a side, against each other.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, mut_arg("quiet_machine", |arg| arg.requires("run")))]
+#[command(after_help = after_help(), mut_arg("quiet_machine", |arg| arg.requires("run")))]
 pub(crate) struct Compare {
     /// The result file of A, or a folder of them; it is that of B, too, where none is given for it
     pub(crate) a_file: PathBuf,

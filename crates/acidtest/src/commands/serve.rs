@@ -375,12 +375,12 @@ mod tests {
     #[test]
     fn a_refusal_points_at_the_key_that_is_at_fault() {
         let bench = Bench { allowed: Vec::new(), quiet_machine: None };
-        let longer = json!({"faults": ["disconnect@30s"]});
+        let longer = json!({"faults": ["kill@30s"]});
         for (changed, place, said) in [
             (json!({"capacity": {"slo": []}}), "/capacity/slo", "slo must be at least one objective"),
             (json!({"capacity": {"growth": "3%/month"}}), "/capacity/growth", "growth has no effect here"),
             (json!({"clients": [3, 3]}), "/clients", "3 is given twice"),
-            (longer, "/faults", "faults disconnect@30s comes after the end"),
+            (longer, "/faults", "faults kill@30s comes after the end"),
             (json!({"parameters": {"items": 0}}), "/parameters/items", "items = 0"),
             (json!({"parameters": {"items": [5, 5]}}), "/parameters/items", "5 is given twice"),
             (json!({"parameters": {"itms": 5}}), "/parameters/itms", "inventory has no parameter \"itms\""),

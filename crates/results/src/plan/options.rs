@@ -4,9 +4,13 @@
 use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, time::Duration};
 
 use InSearch::{As, Idle};
+
+use InSearch::{As, Idle};
 use acidtest_model::{
     Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
+
+use crate::CellResult;
 
 use super::{
     ArrivalKind, CapacityPlan, LOCK_SERVICES, Plan, RefusedKind, TRIALS,
@@ -40,6 +44,8 @@ pub struct PlanOption {
     pub rules: &'static [Rule],
     /// What it is in a search for a capacity.
     pub in_search: InSearch,
+    /// The value of a cell, where its list is an axis of the grid.
+    pub of_cell: Option<fn(&CellResult) -> String>,
     /// What its default is, where that is no value.
     unset: Option<&'static str>,
     value: &'static dyn Value,
@@ -95,6 +101,7 @@ impl PlanOption {
             words: Vec::new,
             rules: &[],
             in_search: InSearch::Same,
+            of_cell: None,
             unset: None,
             value,
         }
@@ -122,6 +129,10 @@ impl PlanOption {
 
     const fn in_search(self, in_search: InSearch) -> Self {
         Self { in_search, ..self }
+    }
+
+    const fn axis(self, of_cell: fn(&CellResult) -> String) -> Self {
+        Self { of_cell: Some(of_cell), ..self }
     }
 
     const fn unset(self, is: &'static str) -> Self {
@@ -152,7 +163,7 @@ impl PlanOption {
     /// Whether its list is an axis of the grid.
     #[must_use]
     pub fn is_axis(&self) -> bool {
-        self.takes == Takes::List && self.table.is_none()
+        self.of_cell.is_some()
     }
 
     /// Whether it has its default in a plan.
@@ -339,25 +350,30 @@ fn names<const N: usize>(words: [&'static str; N]) -> Vec<(&'static str, &'stati
 options! {
     stores: Vec<String> = vec!["sqlite".to_owned()] => Grid, "store",
         "Stores to start privately, or addresses of your own"
-        .value_name("STORE,...").must(&[(SOME, |plan| !plan.stores.is_empty())]);
+        .value_name("STORE,...").must(&[(SOME, |plan| !plan.stores.is_empty())])
+        .axis(|cell| cell.store.clone());
     locks: Vec<Lock> = vec![Lock::Native] => Grid, "lock",
         "Lock modes: none, soft, hard, native"
         .value_name("LOCK,...").words(|| names(Lock::ALL.map(Lock::name)))
-        .must(&[(SOME, |plan| !plan.locks.is_empty())]);
+        .must(&[(SOME, |plan| !plan.locks.is_empty())])
+        .axis(|cell| cell.lock.to_string());
     durability: Vec<Durability> = vec![Durability::Disk] => Grid, "durability",
         "Durability levels of private servers: none, process, disk"
         .value_name("DURABILITY,...").words(|| names(Durability::ALL.map(Durability::name)))
-        .must(&[(SOME, |plan| !plan.durability.is_empty())]);
+        .must(&[(SOME, |plan| !plan.durability.is_empty())])
+        .axis(|cell| cell.durability_asked.map_or_else(|| "as it is".to_owned(), |asked| asked.to_string()));
     tls: Vec<Encryption> = vec![Encryption::Off] => Grid, "tls",
         "TLS to private servers: off, on; your own server's address says it by itself"
         .value_name("off|on,...").words(|| names(Encryption::ALL.map(Encryption::name)))
-        .must(&[(SOME, |plan| !plan.tls.is_empty())]);
+        .must(&[(SOME, |plan| !plan.tls.is_empty())])
+        .axis(|cell| cell.tls.to_string());
     faults: Vec<Faults> = Vec::new() => Grid, "fault",
         "Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random), restart@5s, \
          pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients disconnect@3s, \
          stall@3s:2s; together as kill@3s+pause@6s:1s"
         .value_name("FAULT,...").unset("none")
-        .in_search(Idle(UNDISTURBED));
+        .in_search(Idle(UNDISTURBED))
+        .axis(|cell| cell.faults.to_string());
 
     [commands] plan => Some(&plan.commands), plan.commands, {
         kill: Option<String> = None => Grid, "on-kill",
@@ -384,7 +400,8 @@ options! {
         .must(&[
             (SOME, |plan| !plan.clients.is_empty() && !plan.clients.contains(&0)),
             ("be at most 100,000", |plan| plan.clients.iter().all(|clients| *clients <= 100_000)),
-        ]);
+        ])
+        .axis(|cell| cell.clients.to_string());
     trials: u32 = 1 => Grid, "trials",
         "Trials of each cell, interleaved"
         .must(&[(SOME, |plan| plan.trials > 0), ("be at most 10,000", |plan| plan.trials <= TRIALS)])
@@ -418,7 +435,9 @@ options! {
         .must(&[("be between 0.001 and 10,000,000", |plan| {
             plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))
         })])
-        .in_search(Idle(CHOSEN));
+        .in_search(Idle(CHOSEN))
+        // printed in full, so that two different rates never look alike
+        .axis(|cell| cell.rate.map_or_else(|| "closed".to_owned(), |offered| offered.to_string()));
     arrivals: ArrivalKind = ArrivalKind::default() => Driving, "arrivals",
         "How an open loop's arrivals are spaced"
         .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec())
@@ -550,6 +569,14 @@ mod tests {
         }
         let names: BTreeSet<&str> = OPTIONS.iter().map(|option| option.long).collect();
         assert_eq!(names.len(), OPTIONS.len());
+    }
+
+    /// Each list of a plan is an axis of its grid; a cell says where on it it is.
+    #[test]
+    fn a_list_is_an_axis() {
+        for option in OPTIONS.iter().filter(|option| option.table.is_none()) {
+            assert_eq!(option.is_axis(), option.takes == Takes::List, "--{}", option.long);
+        }
     }
 
     /// Only what has no value by default may have none.
