@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use acidtest_model::{
-    count,
-    figure::{bytes, offered, percent},
+use acidtest_model::figure::{bytes, count, offered};
+use acidtest_results::{
+    ArrivalKind, CellResult, RefusedKind, RunResult, dimensions::Names, distinct, plan::conditions,
 };
-use acidtest_results::{ArrivalKind, CellResult, RefusedKind, RunResult, dimensions::Names, distinct};
+use acidtest_workloads::Visits;
+
+use crate::tables::percent;
 use acidtest_workloads::Visits;
 
 pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
@@ -72,6 +74,9 @@ fn parts(line: &str) -> Vec<&str> {
     parts
 }
 
+/// Conditions of which the line says by itself what they are.
+const IN_WORDS: [&str; 6] = ["warmup", "arrivals", "on_refused", "duty", "trace", "seed"];
+
 pub(crate) fn driving(result: &RunResult) -> String {
     let plan = &result.plan;
     let visits = visits(result);
@@ -116,6 +121,10 @@ pub(crate) fn driving(result: &RunResult) -> String {
     } else {
         String::new()
     };
+    let others: Vec<String> = conditions()
+        .filter(|option| !IN_WORDS.contains(&option.key) && !option.is_usual(plan))
+        .map(|option| format!(" · {} {}", option.long.replace('-', " "), option.typed(plan).join(",")))
+        .collect();
     let all = clients(&distinct(result.cells.iter().map(|cell| cell.clients)));
     let scheduled = distinct(result.cells.iter().filter_map(|cell| cell.scheduled));
     let who = if plan.rates.is_empty() || scheduled.is_empty() {
@@ -126,7 +135,11 @@ pub(crate) fn driving(result: &RunResult) -> String {
     };
     let durability = common_durability(result)
         .map_or_else(String::new, |durability| format!(" · durability {durability}"));
-    format!("{who}, {arrivals}{durability}{extent} · {trials}{refused}{duty} · seed {}", plan.seed)
+    format!(
+        "{who}, {arrivals}{durability}{extent} · {trials}{refused}{duty}{} · seed {}",
+        others.concat(),
+        plan.seed
+    )
 }
 
 /// How the clients of the first cell come and go, where they do.
@@ -180,6 +193,17 @@ mod tests {
         assert_eq!(said(&mut result, lines), "100 B, drained; 2 choices of its other parameters");
         result.cells.clear();
         assert_eq!(workload(&result), "0 choices of its parameters");
+    }
+
+    #[test]
+    fn what_was_not_left_at_its_default_is_said() {
+        let mut result = acidtest_results::sample::Grid::default().result();
+        let usual = driving(&result);
+        result.plan.max_retries = 3;
+        result.plan.connect_timeout = "9s".parse().unwrap();
+        result.plan.lock_service = "postgres".to_owned();
+        let said = " · lock service postgres · connect timeout 9s · max retries 3 · seed";
+        assert_eq!(driving(&result), usual.replace(" · seed", said));
     }
 
     /// The rate of a queue applies to its producers: consumers take messages as they come.

@@ -11,9 +11,11 @@ mod show;
 
 use acidtest_model::figure::percent;
 use acidtest_results::{
-    Answers, CellResult, Ratio, RunResult, UnreadableHistogram,
+    Answers, CellResult, PlanOption, Ratio, RunResult, UnreadableHistogram,
+    answers::Answers,
     dimensions::{DURABILITY, Dimensions, Names},
     distinct, disturbing,
+    plan::conditions,
     statistics::Difference,
 };
 use acidtest_workloads::{Finding, Verdict};
@@ -26,7 +28,7 @@ pub use figures::Figure;
 pub use select::{Choice, SelectionError, Selector, selectors};
 
 use self::figures::TrialFigures;
-use crate::{NamedResult, not_served::not_served, tables};
+use crate::{NamedResult, notes, tables};
 
 /// The version of a comparison's JSON: raised when a reader of the last one would misread the next.
 const FORMAT: u32 = 2;
@@ -576,15 +578,16 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
             ("filesystem", machine.filesystem.clone()),
             ("acidtest", result.acidtest.clone()),
             ("measured part", extent(plan)),
-            ("warm-up", plan.warmup.to_string()),
             ("client processes", plan.client_processes().unwrap_or(1).to_string()),
-            ("arrivals", format!("{:?}", plan.arrivals)),
-            ("duty", acidtest_model::figure::percent(plan.duty)),
-            ("on refused", format!("{:?}", plan.on_refused)),
-            ("seed", plan.seed.to_string()),
         ]
     };
+    let typed = |option: &PlanOption, result: &RunResult| match option.typed(&result.plan) {
+        words if words.is_empty() => "none".to_owned(),
+        words => words.join(","),
+    };
+    let conditions = conditions().map(|option| (option.long, typed(option, a), typed(option, b)));
     let sides = facts(a).into_iter().zip(facts(b)).map(|((what, one), (_, other))| (what, one, other));
+    let sides = sides.chain(conditions);
     let differ = sides.filter(|(_, one, other)| one != other);
     let mut differ: Vec<String> =
         differ.map(|(what, one, other)| format!("{what}: {one} / {other}")).collect();
@@ -608,8 +611,7 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     use super::*;
-    use crate::Style;
-    use crate::golden::golden;
+    use crate::{Style, golden::golden};
     use acidtest_results::sample::{Grid, queue};
 
     const PLAIN: Style = Style { color: false, width: None };
@@ -1287,5 +1289,28 @@ mod tests {
                 assert!(!text.contains("hol…") && !text.contains("bro…"), "{width}: {text}");
             }
         }
+    }
+
+    /// What two runs were driven with is compared option by option, as it is typed.
+    #[test]
+    fn runs_that_were_driven_otherwise_are_told_of() {
+        let otherwise = |result: &mut RunResult| {
+            result.plan.timeout = "3s".parse().unwrap();
+            result.plan.max_retries = 3;
+            result.plan.trace = Some(500);
+            result.plan.ops = Some(70);
+            result.plan.lock_service = "postgres".to_owned();
+        };
+        let compared = after(&Grid::default().result(), otherwise, &[]);
+        assert_eq!(
+            compared.differences,
+            [
+                "measured part: 10s / 70 operations",
+                "lock-service: redis / postgres",
+                "timeout: 10s / 3s",
+                "max-retries: 100 / 3",
+                "trace: none / 500"
+            ]
+        );
     }
 }

@@ -12,6 +12,7 @@ use acidtest_workloads::Values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::options::conditions;
 use self::options::{is_usual, usual};
 pub use self::{
     options::{Group, InSearch, OPTIONS, PlanOption, option_of},

@@ -228,6 +228,17 @@ pub fn option_of(key: &str) -> Option<&'static PlanOption> {
     OPTIONS.iter().find(|option| option.key == key)
 }
 
+/// Options of driving that are no conditions by themselves: what follows from them is said in words of its own.
+const LENGTHS_AND_SEATS: [&str; 4] = ["duration", "ops", "threads", "processes"];
+
+/// The options that bear on the figures of all cells of a run, each by itself.
+pub(crate) fn conditions() -> impl Iterator<Item = &'static PlanOption> {
+    OPTIONS.iter().filter(|option| {
+        let drives = option.group == Group::Driving && !option.is_axis();
+        (drives || option.key == "lock_service") && !LENGTHS_AND_SEATS.contains(&option.key)
+    })
+}
+
 /// The value of an option in a plan, whatever its type is.
 trait Value: Debug + Sync {
     fn is_usual(&self, plan: &Plan) -> bool;
