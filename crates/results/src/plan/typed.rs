@@ -70,7 +70,11 @@ typed_as_shown!(
 
 fn whole(word: &str) -> Result<u32, String> {
     let number: i64 = word.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
-    u32::try_from(number).map_err(|_| format!("{number} is not in 0..={}", u32::MAX))
+    u32::try_from(number).map_err(|_| beyond(number))
+}
+
+fn beyond(number: impl Display) -> String {
+    format!("{number} is not in 0..={}", u32::MAX)
 }
 
 impl Typed for bool {
@@ -136,10 +140,8 @@ impl Listed for u32 {
             Some(range) => range?,
             None => vec![word.parse().map_err(|_| "write a number, or FIRST..LAST:STEP".to_owned())?],
         };
-        let narrow =
-            |number: u64| Self::try_from(number).ok().filter(|number| (1..=100_000).contains(number));
-        let narrow: Option<Vec<Self>> = numbers.into_iter().map(narrow).collect();
-        narrow.ok_or_else(|| "must be between 1 and 100,000".to_owned())
+        let narrow = |number| Self::try_from(number).map_err(|_| beyond(number));
+        numbers.into_iter().map(narrow).collect()
     }
 }
 
@@ -203,7 +205,7 @@ mod tests {
         for (text, said) in [
             ("5..3", "holds nothing"),
             ("1..9:0", "holds nothing"),
-            ("0", "between 1 and"),
+            ("4294967296", "4294967296 is not in 0..=4294967295"),
             ("00", "no number begins with 0"),
             ("1..1000000", "more than"),
             ("x", "write a number"),
