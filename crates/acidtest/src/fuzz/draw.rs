@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::{Durability, Lock, Span};
-use acidtest_results::{ArrivalKind, Plan};
+use acidtest_model::{Durability, Span};
+use acidtest_results::{OPTIONS, Plan, PlanOption, option_of};
+use acidtest_runner::Failure;
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
 use rand::{
     RngExt, SeedableRng,
@@ -61,11 +62,50 @@ pub(crate) fn case(
         store.fails_over = store.outages && !store.unasked && fails_over(seed);
         store.pooled = store.outages && workload != "queue" && is_pooled(seed);
         let case = FuzzCase { seed, clock, sound, halt, store, plan };
-        match grid(&case) {
-            Ok(grid) if grid.cells.len() * case.plan.trials as usize <= MOST_TRIALS => return case,
+        match trials(&case) {
+            Ok(trials) if trials <= MOST_TRIALS => return with_others(case, OPTIONS),
             Ok(_) => {}
             Err(_) => *refused += 1,
         }
+    }
+}
+
+fn trials(case: &FuzzCase) -> Result<usize, Failure> {
+    Ok(grid(case)?.cells.len() * case.plan.trials as usize)
+}
+
+/// Options that a plan is drawn with from the start.
+const FROM_THE_START: [&str; 5] = ["locks", "clients", "arrivals", "max_retries", "duty"];
+
+/// The case with others of these options: each in one case of five, drawn apart from the rest of the case and from each other,
+/// and left out where the plan would be refused or too long with it.
+fn with_others(mut case: FuzzCase, options: &[PlanOption]) -> FuzzCase {
+    for option in options.iter().filter(|option| !FROM_THE_START.contains(&option.key)) {
+        let own = option.key.bytes().fold(case.seed, |mixed, byte| mixed.rotate_left(8) ^ u64::from(byte));
+        let mut rng = Rng::seed_from_u64(own);
+        if option.drawn.is_empty() || !chance(&mut rng, 0.2) {
+            continue;
+        }
+        let mut other = case.clone();
+        draw(&mut rng, &mut other.plan, option);
+        if trials(&other).is_ok_and(|trials| trials <= MOST_TRIALS) {
+            case = other;
+        }
+    }
+    case
+}
+
+/// Gives an option one of the words that are its own to draw, or several if it is an axis.
+fn draw(rng: &mut Rng, plan: &mut Plan, option: &PlanOption) {
+    let words = if option.is_axis() { some(rng, option.drawn) } else { vec![one(rng, option.drawn)] };
+    // a test holds that each is read
+    let _ = option.read(&words.into_iter().map(str::to_owned).collect::<Vec<_>>(), plan);
+}
+
+/// The same of the option with this key.
+fn draw_key(rng: &mut Rng, plan: &mut Plan, key: &str) {
+    if let Some(option) = option_of(key) {
+        draw(rng, plan, option);
     }
 }
 
@@ -148,7 +188,7 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
     let strikes = clock == Clock::System || chance(rng, 0.6);
     let timeout = Span(Duration::from_millis(if strikes { rng.random_range(3..60) } else { 5_000 }));
     if workload == "logs" {
-        plan.clients = some(rng, &[1, 2, 3, 5, 8, 13]);
+        draw_key(rng, &mut plan, "clients");
         plan.warmup = Plan::of(workload).warmup;
         plan.parameters = logs(rng, timeout, clock);
         if clock == Clock::System {
@@ -158,14 +198,14 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
     }
     plan.timeout = timeout;
     if chance(rng, 0.3) {
-        plan.max_retries = one(rng, &[0, 1, 3, 10]);
+        draw_key(rng, &mut plan, "max_retries");
     }
     let has_lock = matches!(workload, "inventory" | "records" | "parcels");
     if has_lock {
-        plan.locks = some(rng, &[Lock::Native, Lock::Soft, Lock::Hard, Lock::None]);
+        draw_key(rng, &mut plan, "locks");
     }
     if workload != "queue" {
-        plan.clients = some(rng, &[1, 2, 3, 5, 8, 13]);
+        draw_key(rng, &mut plan, "clients");
     }
     if clock == Clock::System {
         plan.threads = chance(rng, 0.5).then(|| rng.random_range(1..=4));
@@ -187,9 +227,9 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
                 rng,
                 if simulated { &[0.5, 3.0, 30.0, 200.0, 1_000.0, 5_000.0] } else { &[2_000.0, 10_000.0] },
             );
-            plan.arrivals = one(rng, &[ArrivalKind::Constant, ArrivalKind::Poisson]);
+            draw_key(rng, &mut plan, "arrivals");
         } else if chance(rng, 0.2) {
-            plan.duty = one(rng, &[0.1, 0.5, 0.9]);
+            draw_key(rng, &mut plan, "duty");
         }
     }
     plan.parameters = match workload {
@@ -343,4 +383,26 @@ fn logs(rng: &mut Rng, give_up: Span, clock: Clock) -> Parameters {
     parameters.insert("ramp".to_owned(), ramp.to_string().into());
     parameters.insert("give_up".to_owned(), give_up.to_string().into());
     parameters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An option that comes later is drawn without another draw of what was there before it.
+    #[test]
+    fn another_option_is_drawn_apart() {
+        let mut later = *option_of("max_retries").unwrap();
+        later.key = "later";
+        let (mut rng, mut refused) = (Rng::seed_from_u64(3), 0);
+        let cases = (0..100).map(|_| case(&mut rng, None, Clock::Simulated, &mut refused));
+        let mut has_it = 0;
+        for drawn in cases {
+            let case = with_others(drawn.clone(), &[later]);
+            has_it += u32::from(case != drawn);
+            let plan = Plan { max_retries: drawn.plan.max_retries, ..case.plan };
+            assert_eq!(plan, drawn.plan);
+        }
+        assert!((5..40).contains(&has_it), "{has_it}");
+    }
 }

@@ -46,6 +46,8 @@ pub struct PlanOption {
     pub in_search: InSearch,
     /// The value of a cell, where its list is an axis of the grid.
     pub of_cell: Option<fn(&CellResult) -> String>,
+    /// The words of which random plans have one, or several on an axis; none where they leave it out, or make one up.
+    pub drawn: &'static [&'static str],
     /// What its default is, where that is no value.
     unset: Option<&'static str>,
     value: &'static dyn Value,
@@ -102,6 +104,7 @@ impl PlanOption {
             rules: &[],
             in_search: InSearch::Same,
             of_cell: None,
+            drawn: &[],
             unset: None,
             value,
         }
@@ -133,6 +136,10 @@ impl PlanOption {
 
     const fn axis(self, of_cell: fn(&CellResult) -> String) -> Self {
         Self { of_cell: Some(of_cell), ..self }
+    }
+
+    const fn drawn(self, drawn: &'static [&'static str]) -> Self {
+        Self { drawn, ..self }
     }
 
     const fn unset(self, is: &'static str) -> Self {
@@ -367,7 +374,7 @@ options! {
         "Lock modes: none, soft, hard, native"
         .value_name("LOCK,...").words(|| names(Lock::ALL.map(Lock::name)))
         .must(&[(SOME, |plan| !plan.locks.is_empty())])
-        .axis(|cell| cell.lock.to_string());
+        .axis(|cell| cell.lock.to_string()).drawn(&["native", "soft", "hard", "none"]);
     durability: Vec<Durability> = vec![Durability::Disk] => Grid, "durability",
         "Durability levels of private servers: none, process, disk"
         .value_name("DURABILITY,...").words(|| names(Durability::ALL.map(Durability::name)))
@@ -412,7 +419,7 @@ options! {
             (SOME, |plan| !plan.clients.is_empty() && !plan.clients.contains(&0)),
             ("be at most 100,000", |plan| plan.clients.iter().all(|clients| *clients <= 100_000)),
         ])
-        .axis(|cell| cell.clients.to_string());
+        .axis(|cell| cell.clients.to_string()).drawn(&["1", "2", "3", "5", "8", "13"]);
     trials: u32 = 1 => Grid, "trials",
         "Trials of each cell, interleaved"
         .must(&[(SOME, |plan| plan.trials > 0), ("be at most 10,000", |plan| plan.trials <= TRIALS)])
@@ -452,7 +459,7 @@ options! {
     arrivals: ArrivalKind = ArrivalKind::default() => Driving, "arrivals",
         "How an open loop's arrivals are spaced"
         .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec())
-        .in_search(As("arrivals", "How arrivals are spaced", None));
+        .in_search(As("arrivals", "How arrivals are spaced", None)).drawn(&["constant", "poisson"]);
     timeout: Span = seconds(10) => Driving, "timeout",
         "Longest time for an operation with all its attempts; then it is unknown"
         .must(&[
@@ -464,7 +471,8 @@ options! {
         .value_name("TIME")
         .must(&[("be between 100ms and 1h", |plan| CONNECT.contains(&plan.connect_timeout.0))]);
     max_retries: u32 = 100 => Driving, "max-retries",
-        "Attempts after a conflict";
+        "Attempts after a conflict"
+        .drawn(&["0", "1", "3", "10"]);
     on_refused: RefusedKind = RefusedKind::default() => Driving, "on-refused",
         "What a client does after a refused operation; with --trace it tries again"
         .words(|| RefusedKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
@@ -472,6 +480,7 @@ options! {
         "Share of the time in which each client works, above 0 to 1; it rests in between"
         .value_name("SHARE")
         .must(&[("be above 0 and at most 1", |plan| plan.duty > 0.0 && plan.duty <= 1.0)])
+        .drawn(&["0.1", "0.5", "0.9"])
         .in_search(Idle("operations come at a rate, and clients rest between them by themselves"));
     trace: Option<u64> = None => Driving, "trace",
         "Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds in order; one that is \
@@ -587,6 +596,17 @@ mod tests {
     fn a_list_is_an_axis() {
         for option in OPTIONS.iter().filter(|option| option.table.is_none()) {
             assert_eq!(option.is_axis(), option.takes == Takes::List, "--{}", option.long);
+        }
+    }
+
+    #[test]
+    fn what_is_drawn_is_its_own() {
+        for option in OPTIONS {
+            for word in option.drawn {
+                let mut plan = Plan::of("inventory");
+                option.read(&[(*word).to_owned()], &mut plan).unwrap();
+                assert_eq!(option.typed(&plan), [*word], "--{}", option.long);
+            }
         }
     }
 
