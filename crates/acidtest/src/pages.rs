@@ -5,6 +5,7 @@
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
 use acidtest_model::{Durability, Lock, StoreKind, Support};
+use acidtest_results::{OPTIONS, PlanOption, distinct};
 use acidtest_workloads::{
     Workload,
     queue::{Ack, Consume, Parameters, Queue, QueueKind},
@@ -281,22 +282,43 @@ fn tables_over_all_stores_say_what_the_stores_say() {
         ("queues", "queues", table(&["a queue is", queues[0], queues[1]], |kind| of_queue(kind, &queues))),
         ("queues", "refused", refused()),
     ] {
-        let path = format!("docs/{file}.md");
-        let text = read(&path);
-        let (begin, end) =
-            (format!("<!-- {name}: made by crates/acidtest/src/pages.rs -->\n"), "<!-- end -->");
-        let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{path} has no {begin}"));
-        let (stands, after) = rest.split_once(end).unwrap_or_else(|| panic!("{path} has no end of {name}"));
-        let made = format!("\n{made}\n");
-        if env::var_os("GOLDEN").is_some_and(|value| value == "write") {
-            fs::write(root().join(&path), format!("{before}{begin}{made}{end}{after}")).unwrap();
-        } else {
-            let differs = stands.lines().zip(made.lines()).find(|(stands, made)| stands != made);
-            assert!(
-                stands == made,
-                "{path}: {name} stands as the first and is made as the second: {differs:#?}; \
-                 if the second is right, run the test with GOLDEN=write"
-            );
-        }
+        holds(file, name, &made);
     }
+}
+
+/// Holds that this stands under its name in a page of `docs/`, as it is made.
+fn holds(file: &str, name: &str, made: &str) {
+    let path = format!("docs/{file}.md");
+    let text = read(&path);
+    let (begin, end) = (format!("<!-- {name}: made by crates/acidtest/src/pages.rs -->\n"), "<!-- end -->");
+    let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{path} has no {begin}"));
+    let (stands, after) = rest.split_once(end).unwrap_or_else(|| panic!("{path} has no end of {name}"));
+    let made = format!("\n{made}\n");
+    if env::var_os("GOLDEN").is_some_and(|value| value == "write") {
+        fs::write(root().join(&path), format!("{before}{begin}{made}{end}{after}")).unwrap();
+    } else {
+        let differs = stands.lines().zip(made.lines()).find(|(stands, made)| stands != made);
+        assert!(
+            stands == made,
+            "{path}: {name} stands as the first and is made as the second: {differs:#?}; \
+             if the second is right, run the test with GOLDEN=write"
+        );
+    }
+}
+
+/// A text as it stands in a cell of a table.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('*', "\\*").replace('<', "&lt;")
+}
+
+#[test]
+fn the_table_of_options_says_what_the_options_say() {
+    let of = |option: &PlanOption| {
+        let names = distinct([false, true].map(|searches| option.name(searches)));
+        let names: Vec<String> = names.iter().map(|name| format!("`--{name}`")).collect();
+        let key = option.table.map_or_else(String::new, |table| format!("`[{table}]` "));
+        line([names.join("; of a search "), format!("{key}`{}`", option.key), escaped(&option.help(false))])
+    };
+    let lines: String = OPTIONS.iter().map(of).collect();
+    holds("reference", "options", &format!("{}{lines}", head("option", &["key in a plan", "meaning"])));
 }
