@@ -89,7 +89,7 @@ mod tests {
             "acidtest run records --store sqlite,postgres://ann@db.example/shop --fault 'kill@3s+pause@6s:1s,none' --mix 'read:95+update:5'",
             "acidtest capacity parcels --slo 'p99<5ms,insert:p99<4ms' --demand 4051/s --growth 3%/month --probes 24 --hold '1m 30s'",
             "acidtest run queue --ack none,confirm --persistent false --replace --keep --rate 250.5,3000 --arrivals constant --connect-timeout 30s",
-            "acidtest run inventory --on-kill 'systemctl kill x' --on-start y --threads 3 --processes 2 --seed 9 --timeout 3s --on-refused retry --lock-service postgres",
+            "acidtest run inventory --on-kill 'systemctl kill x' --on-start y --threads 3 --processes 2 --seed 9 --timeout 3s --lock-service postgres",
             "acidtest capacity inventory --budget 3m --within 5% --shared-machine --tls on --lock soft --durability process --max-retries 3",
             "acidtest run inventory --trace 500 --duty 0.25 --skip-unsupported --namespace mine --fits 30.7GB",
         ];

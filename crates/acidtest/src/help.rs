@@ -51,13 +51,8 @@ fn without_effect(kind: &WorkloadKind) -> Vec<&'static str> {
     let is_so = |of: fn(&dyn Workload) -> bool| usual.as_deref().is_some_and(of);
     let replays = is_so(|workload| workload.replays());
     let has_clients = is_so(|workload| workload.clients().is_some());
-    let rows = [
-        ("what", true),
-        ("trace", !replays),
-        ("on_refused", !replays),
-        ("clients", has_clients),
-        ("fits", kind.demand.is_none()),
-    ];
+    let rows =
+        [("what", true), ("trace", !replays), ("clients", has_clients), ("fits", kind.demand.is_none())];
     rows.into_iter().filter_map(|(option, is_idle)| is_idle.then_some(option)).collect()
 }
 

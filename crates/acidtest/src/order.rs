@@ -441,10 +441,6 @@ mod tests {
                 "--lock-service",
                 "no cell has a hard lock",
             ),
-            ("inventory --on-refused retry", "--on-refused retry", "all come to wait; a sequence (--trace)"),
-            ("records --on-refused retry", "--on-refused retry", "all come to wait"),
-            ("queue --on-refused retry", "--on-refused retry", "all come to wait"),
-            ("inventory --trace --on-refused count", "--on-refused count", "succeeds once"),
         ] {
             let said = refused(words);
             let expected = format!("{option} has no effect here: ");
@@ -479,8 +475,8 @@ mod tests {
             "inventory --lock none,soft --clients 3 --durability none --warmup 0s --rate 10 --max-retries 3",
             "inventory --store sqlite,redis --threads 2",
             "inventory --store redis://127.0.0.1 --replace --keep",
-            "inventory --trace --on-refused retry",
-            "inventory --ops 10 --on-refused count",
+            "inventory --trace",
+            "inventory --ops 10",
             "records --mix a,c --lock none,soft",
             "records --mix modify-locked --lock hard",
             "records --mix a,e,write --scan-max 5 --keys uniform",

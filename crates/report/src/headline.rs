@@ -9,7 +9,6 @@ use acidtest_results::{
 use acidtest_workloads::Visits;
 
 use crate::tables::percent;
-use acidtest_workloads::Visits;
 
 pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
     let plan = &result.plan;
@@ -75,7 +74,7 @@ fn parts(line: &str) -> Vec<&str> {
 }
 
 /// Conditions of which the line says by itself what they are.
-const IN_WORDS: [&str; 6] = ["warmup", "arrivals", "on_refused", "duty", "trace", "seed"];
+const IN_WORDS: [&str; 5] = ["warmup", "arrivals", "duty", "trace", "seed"];
 
 pub(crate) fn driving(result: &RunResult) -> String {
     let plan = &result.plan;
@@ -112,10 +111,7 @@ pub(crate) fn driving(result: &RunResult) -> String {
         1 => "1 trial a cell".to_owned(),
         trials => format!("{trials} trials a cell, interleaved"),
     };
-    let refused = match plan.on_refused {
-        RefusedKind::Count if plan.trace.is_none() => "",
-        RefusedKind::Count | RefusedKind::Retry => " · refused operations wait 5 ms and try again",
-    };
+    let refused = if plan.trace.is_some() { " · refused operations wait 5 ms and try again" } else { "" };
     let duty = if plan.duty < 1.0 {
         format!(" · each client works for {} of the time", percent(plan.duty))
     } else {

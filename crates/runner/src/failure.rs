@@ -51,7 +51,7 @@ impl Failure {
 fn pointer(key: &str) -> String {
     match (key, option_of(key)) {
         (_, Some(option)) => option.pointer(),
-        ("workload" | "commands", None) => format!("/{key}"),
+        ("workload" | "commands" | "on_refused", None) => format!("/{key}"),
         (parameter, None) => format!("/parameters/{parameter}"),
     }
 }

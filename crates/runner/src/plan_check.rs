@@ -136,6 +136,13 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
     if let Some(refused) = broken {
         return Err(refused);
     }
+    if plan.on_refused == RefusedKind::Retry && plan.trace.is_none() {
+        return Err(Failure::refused(
+            "on_refused",
+            "on_refused retry has no effect here: without a sequence (trace), clients that wait for what nobody is bound to bring \
+             may all come to wait",
+        ));
+    }
     let cells = plan.most_cells();
     if cells.is_none_or(|cells| cells > CELLS) {
         let many = cells.map_or_else(|| "more than can be counted".to_owned(), |cells| count(cells as u64));
@@ -280,7 +287,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     let stalls = plan.faults.iter().any(Faults::stall);
     let apart = plan.client_processes().is_some();
     let grows = acidtest_workloads::workload(&plan.workload).is_some_and(|kind| kind.demand.is_some());
-    let rows: [Row; 14] = [
+    let rows: [Row; 13] = [
         ("growth", searches && plan.demand.is_none(), "it is the demand that grows: name one with --demand"),
         (
             "fits",
@@ -314,12 +321,6 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
         ("warmup", traced && !plan.warmup.0.is_zero(), "a sequence begins at its beginning (--trace)"),
         ("rates", traced, "a sequence is replayed in a closed loop (--trace)"),
         ("arrivals", plan.rates.is_empty() && !searches, "a closed loop has no schedule: it needs --rate"),
-        (
-            "on_refused count",
-            traced && plan.on_refused == RefusedKind::Count,
-            "every capture of a sequence succeeds once the operations before it are done, and waits until then \
-             (--trace)",
-        ),
     ];
     refuse(&rows, asked)
 }
@@ -328,7 +329,6 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
 ///
 /// # Errors
 /// The first option or parameter that would be without effect, with the reason.
-#[expect(clippy::too_many_lines, reason = "a row for each option")]
 pub fn check_effect(
     plan: &Plan,
     asked: &GivenOptions<'_>,
@@ -346,9 +346,8 @@ pub fn check_effect(
     let own_servers = own_stores || (locks_are_kept && own_locks);
     let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
-    let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
     let alone = |cell: &crate::Cell| cell.clients < 2 && grid.faults[cell.faults].stall();
-    let rows: [Row; 21] = [
+    let rows: [Row; 19] = [
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides()),
@@ -394,18 +393,6 @@ pub fn check_effect(
             "trace",
             !workloads.iter().all(|workload| workload.replays()),
             "the workload has no sequence to replay",
-        ),
-        (
-            "on_refused retry",
-            retries && workloads.iter().all(|workload| workload.replays()),
-            "operations are drawn at random: clients that wait for what nobody is bound to bring may all come to \
-             wait; a sequence (--trace) frees what its captures wait for",
-        ),
-        (
-            "on_refused retry",
-            retries,
-            "operations are drawn at random: clients that wait for what nobody is bound to bring may all come to \
-             wait",
         ),
         (
             "threads",

@@ -384,6 +384,7 @@ mod tests {
             (json!({"parameters": {"items": 0}}), "/parameters/items", "items = 0"),
             (json!({"parameters": {"items": [5, 5]}}), "/parameters/items", "5 is given twice"),
             (json!({"parameters": {"itms": 5}}), "/parameters/itms", "inventory has no parameter \"itms\""),
+            (json!({"on_refused": "retry"}), "/on_refused", "on_refused retry has no effect here"),
             (json!({"workload": "x"}), "/workload", "unknown workload \"x\""),
             (json!({"namespace": "1x"}), "/namespace", "namespace \"1x\" will not do"),
             (json!({"trials": 10_000, "clients": (1..=100_000).collect::<Vec<u32>>()}), "", "its lists make"),

@@ -66,33 +66,6 @@ pub enum RefusedKind {
     Retry,
 }
 
-impl RefusedKind {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Count, Self::Retry];
-
-    /// The word that names it on the command line, in plans and in results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Retry => "retry",
-        }
-    }
-
-    /// What it means, for the help.
-    #[must_use]
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::Count => "The refusal is the answer",
-            Self::Retry => {
-                "Wait 5 ms and try again, as the inventory study did: by itself with --trace, and only there"
-            }
-        }
-    }
-}
-
-words!(RefusedKind, "way to go on after a refusal");
-
 /// The stores that can keep hard locks for others.
 pub const LOCK_SERVICES: [&str; 2] = ["redis", "postgres"];
 
@@ -160,8 +133,8 @@ pub struct Plan {
     /// Most attempts of an operation after a conflict.
     #[serde(default = "usual::max_retries")]
     pub max_retries: u32,
-    /// How a client goes on after an operation was refused. It tries again where a sequence is replayed, and only
-    /// there: clients that wait for items drawn at random may all come to wait.
+    /// How a client goes on after an operation was refused, which follows from `trace`: it tries again where a sequence is
+    /// replayed, and only there, as clients that wait for items drawn at random may all come to wait.
     #[serde(default)]
     pub on_refused: RefusedKind,
     /// The share of the time in which each client works, above 0 to 1; in between it rests, in a closed loop.

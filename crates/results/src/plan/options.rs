@@ -329,6 +329,7 @@ macro_rules! options {
                 Self {
                     workload: workload.to_owned(),
                     commands: Commands::default(),
+                    on_refused: RefusedKind::default(),
                     capacity: None,
                     parameters: BTreeMap::new(),
                     $($($key: usual::$key(),)*)*
@@ -473,9 +474,6 @@ options! {
     max_retries: u32 = 100 => Driving, "max-retries",
         "Attempts after a conflict"
         .drawn(&["0", "1", "3", "10"]);
-    on_refused: RefusedKind = RefusedKind::default() => Driving, "on-refused",
-        "What a client does after a refused operation; with --trace it tries again"
-        .words(|| RefusedKind::ALL.map(|each| (each.name(), each.meaning())).to_vec());
     duty: f64 = 1.0 => Driving, "duty",
         "Share of the time in which each client works, above 0 to 1; it rests in between"
         .value_name("SHARE")
@@ -570,7 +568,7 @@ mod tests {
     use super::*;
 
     /// What no entry here makes an option.
-    const OTHERS: [&str; 5] = ["workload", "commands", "capacity", "adaptive", "parameters"];
+    const OTHERS: [&str; 6] = ["workload", "commands", "on_refused", "capacity", "adaptive", "parameters"];
 
     #[test]
     fn every_key_of_a_plan_is_an_option() {
@@ -626,8 +624,8 @@ mod tests {
     #[test]
     fn an_option_is_read_into_its_own_place() {
         let words = [
-            "7s", "7", "0.5", "hard", "process", "on", "kill@3s", "constant", "retry", "postgres", "9GB",
-            "5/s", "p99<7ms", "3%/month", "5%",
+            "7s", "7", "0.5", "hard", "process", "on", "kill@3s", "constant", "postgres", "9GB", "5/s",
+            "p99<7ms", "3%/month", "5%",
         ];
         let usual = Plan { capacity: Some(CapacityPlan::default()), ..Plan::of("inventory") };
         for option in OPTIONS {

@@ -6,7 +6,7 @@ use acidtest_model::{
     Bytes, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
 
-use super::{ArrivalKind, RefusedKind};
+use super::ArrivalKind;
 
 /// How many words an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,7 @@ typed_as_shown!(
     PerSecond: str::parse::<PerSecond>,
     Share: str::parse::<Share>,
     Growth: str::parse::<Growth>,
-    ArrivalKind: str::parse::<ArrivalKind>,
-    RefusedKind: str::parse::<RefusedKind>
+    ArrivalKind: str::parse::<ArrivalKind>
 );
 
 fn whole(word: &str) -> Result<u32, String> {

@@ -316,7 +316,6 @@ impl Parameters {
             ("sink_connections", !is_queued && !is_running, no_connections),
             ("table", is_running, "a gateway that the run starts has a table of its own (--gateway)"),
             ("max_retries", false, "no entry conflicts with another"),
-            ("on_refused", false, "--retry says whether a client tries again what was refused"),
             ("timeout", false, "--give-up says how long a client waits for an answer"),
             ("duty", false, "--clients, --entries and --ramp say how much is sent in which time"),
             ("duration", false, lasts),
