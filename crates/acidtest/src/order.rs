@@ -318,6 +318,26 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(feature = "default"), ignore = "names stores of every feature")]
+    fn a_cell_is_named_by_where_it_is_on_each_axis() {
+        let last = |words: &str| {
+            let order = ordered(words).unwrap();
+            order.name(order.grid.cells.last().unwrap())
+        };
+        assert_eq!(
+            last(
+                "inventory --store redis --durability none,disk --tls off,on --fault none,kill@3s --clients 1,8 --rate 5,9"
+            ),
+            "redis native, durability disk, TLS on, fault kill@3s, 8 clients, 9 ops/s"
+        );
+        // which keeps its settings
+        assert_eq!(
+            last("inventory --store redis,redis://127.0.0.1 --durability none,disk"),
+            "redis://127.0.0.1 native, durability as it is"
+        );
+    }
+
+    #[test]
     fn no_more_clients_come_than_files_can_be_open() {
         let checked = |words: &str| {
             let Order { plan, grid, targets, .. } = ordered(words).unwrap();

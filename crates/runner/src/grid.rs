@@ -8,7 +8,7 @@ use acidtest_model::{
     Support,
 };
 use acidtest_observe::usable_cores;
-use acidtest_results::{ArrivalKind, CellResult, Plan};
+use acidtest_results::{ArrivalKind, CellResult, OPTIONS, Plan};
 use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -108,21 +108,17 @@ impl Cell {
         faults: &Faults,
         is_probe: bool,
     ) -> String {
-        let Self { durability, tls, lock, clients, rate, .. } = self;
+        let Self { tls, lock, clients, rate, .. } = self;
         let shown = target.shown();
         let mut parts = vec![if workload.decides() { format!("{shown} {lock}") } else { shown }];
-        if plan.durability.len() > 1 {
-            parts.push(format!("durability {durability}"));
-        }
-        if plan.tls.len() > 1 {
-            parts.push(format!("TLS {tls}"));
-        }
-        if plan.faults.len() > 1 {
-            parts.push(format!("fault {faults}"));
-        }
-        if plan.clients.len() > 1 {
-            parts.push(format!("{clients} clients"));
-        }
+        let cell = self.unmade(target, workload, faults);
+        let axes = OPTIONS.iter().filter(|option| option.typed(plan).len() > 1);
+        parts.extend(axes.filter_map(|option| match option.key {
+            "stores" | "locks" | "rates" => None,
+            "tls" => Some(format!("TLS {tls}")),
+            "clients" => Some(format!("{clients} clients")),
+            _ => Some(format!("{} {}", option.long, option.of_cell?(&cell))),
+        }));
         match rate {
             Some(rate) if is_probe || plan.rates.len() > 1 => parts.push(format!("{rate} ops/s")),
             None if is_probe => parts.push("closed loop".to_owned()),
