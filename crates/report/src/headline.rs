@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use acidtest_model::figure::{bytes, count, offered};
-use acidtest_results::{
-    ArrivalKind, CellResult, RefusedKind, RunResult, dimensions::Names, distinct, plan::conditions,
+use acidtest_model::{
+    count,
+    figure::{bytes, offered, percent},
 };
+use acidtest_results::{ArrivalKind, CellResult, RunResult, conditions, dimensions::Names, distinct};
 use acidtest_workloads::Visits;
-
-use crate::tables::percent;
 
 pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
     let plan = &result.plan;

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
+use acidtest_model::figure::offered;
 use serde_json::Value;
 
-use crate::{CellResult, OPTIONS, distinct, figure::offered};
+use crate::{CellResult, OPTIONS, distinct};
 
 /// The store.
 pub const STORE: &str = "store";

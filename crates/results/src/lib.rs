@@ -35,13 +35,14 @@ pub use capacity::{
     Capacity, Headroom, KneeFigures, Limit, Next, OperationTimes, RateEstimate, RateFigures, RateInterval,
     Room, Used,
 };
+pub use dimensions::dimension_names;
 pub use errors::{NotServed, silent_from};
 pub use latency::{LatencyFigures, UnreadableHistogram, enough, is_enough};
 pub(crate) use others::others_during;
 pub use others::{OTHERS, disturbing};
 pub use plan::{
-    ArrivalKind, CELLS, CapacityPlan, Group, LOCK_SERVICES, LONGEST_RANGE, OPTIONS, Plan, PlanOption,
-    RefusedKind, TRIALS, Takes, no_group, number_range, option_of,
+    ArrivalKind, CELLS, CapacityPlan, Group, InSearch, LOCK_SERVICES, LONGEST_RANGE, OPTIONS, Plan,
+    PlanOption, RefusedKind, TRIALS, Takes, conditions, no_group, number_range, option_of,
 };
 pub use price::{Price, Priceable, guarantees, seconds_seen, server_cpu};
 pub use read::{UnreadableResult, read};

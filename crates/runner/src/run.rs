@@ -17,7 +17,6 @@ use acidtest_model::{
 use acidtest_observe::{filesystem, machine, writes_to_disks};
 use acidtest_results::{
     CapacityPlan, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts, TrialResult,
-    UnreadableHistogram,
 };
 use acidtest_workloads::{
     Audit, AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
@@ -262,20 +261,6 @@ fn offers(plan: &Plan, harness: &Harness) -> Result<(), Failure> {
          nothing, make {most}/s on {cores} cores\n  remedy: a lower demand, or a machine with more cores",
         nanoseconds(cost)
     )))
-}
-
-/// The error if no trial could be run at all and every cell has one: there is no result then.
-fn nothing_run(result: &RunResult, interrupt: &Interrupt) -> Option<Failure> {
-    if interrupt.is_set() || result.cells.iter().any(|cell| !cell.trials.is_empty()) {
-        return None;
-    }
-    let causes = result.cells.iter().map(|cell| cell.error.as_deref()).collect::<Option<BTreeSet<_>>>()?;
-    let causes: Vec<&str> = causes.into_iter().collect();
-    Some(Failure::Store(causes.join("\nerror: ")))
-}
-
-fn now() -> String {
-    jiff::Timestamp::now().to_string()
 }
 
 impl<'e> Runner<'_, 'e> {

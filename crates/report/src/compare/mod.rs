@@ -11,11 +11,9 @@ mod show;
 
 use acidtest_model::figure::percent;
 use acidtest_results::{
-    Answers, CellResult, PlanOption, Ratio, RunResult, UnreadableHistogram,
-    answers::Answers,
+    Answers, CellResult, PlanOption, Ratio, RunResult, UnreadableHistogram, conditions,
     dimensions::{DURABILITY, Dimensions, Names},
     distinct, disturbing,
-    plan::conditions,
     statistics::Difference,
 };
 use acidtest_workloads::{Finding, Verdict};
@@ -28,7 +26,7 @@ pub use figures::Figure;
 pub use select::{Choice, SelectionError, Selector, selectors};
 
 use self::figures::TrialFigures;
-use crate::{NamedResult, notes, tables};
+use crate::{NamedResult, not_served::not_served, tables};
 
 /// The version of a comparison's JSON: raised when a reader of the last one would misread the next.
 const FORMAT: u32 = 2;

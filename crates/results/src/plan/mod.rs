@@ -12,10 +12,9 @@ use acidtest_workloads::Values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::options::conditions;
 use self::options::{is_usual, usual};
 pub use self::{
-    options::{Group, InSearch, OPTIONS, PlanOption, option_of},
+    options::{Group, InSearch, OPTIONS, PlanOption, conditions, option_of},
     typed::{LONGEST_RANGE, Takes, no_group, number_range},
 };
 

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, time::Duration
 
 use InSearch::{As, Idle};
 
-use InSearch::{As, Idle};
 use acidtest_model::{
     Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
@@ -239,7 +238,7 @@ pub fn option_of(key: &str) -> Option<&'static PlanOption> {
 const LENGTHS_AND_SEATS: [&str; 4] = ["duration", "ops", "threads", "processes"];
 
 /// The options that bear on the figures of all cells of a run, each by itself.
-pub(crate) fn conditions() -> impl Iterator<Item = &'static PlanOption> {
+pub fn conditions() -> impl Iterator<Item = &'static PlanOption> {
     OPTIONS.iter().filter(|option| {
         let drives = option.group == Group::Driving && !option.is_axis();
         (drives || option.key == "lock_service") && !LENGTHS_AND_SEATS.contains(&option.key)
