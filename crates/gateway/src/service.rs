@@ -9,6 +9,7 @@ use std::{
 };
 
 use acidtest_transport::{Acceptor, TlsError};
+use acidtest_web::Listener;
 use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::{Builder, Handle},
@@ -21,7 +22,7 @@ use crate::{
     Architecture, CollectorConfig, Config, Error, Ids, Partial, QueueKind, Storage,
     collector::Collectors,
     direct::Direct,
-    http::{self, Keeper, Limits, Listener, Service},
+    http::{Keeper, Limits, Service},
     limit::{Look, Seconds, Setup, Watch},
     metrics::Metrics,
     queue::{BrokerQueue, Depth, DiskOptions, DiskQueue, MemoryQueue, Queue, Use},
@@ -308,7 +309,10 @@ impl Gateway {
         let looking = tokio::spawn(look_for_database(Arc::clone(&service)));
         let serving = async {
             match listener {
-                Some(listener) => http::accept(listener, Arc::clone(&service), stop).await,
+                Some(listener) => {
+                    let limits = service.limits.into();
+                    acidtest_web::serve(listener, Arc::clone(&service), limits, stop).await;
+                }
                 None => drop(stop.wait_for(|stop| *stop).await),
             }
         };

@@ -3,15 +3,12 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use acidtest_model::OwnCertificate;
-use acidtest_transport::{Acceptor, Stream, TlsError};
-use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
-use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
-use tokio_io_timeout::TimeoutStream;
+use acidtest_transport::{Acceptor, TlsError};
+use acidtest_web::{Beyond, Handler, Limits, Listener};
+use axum::{Router, body::Body, response::Response};
+use hyper::{Request, body::Incoming};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tower::Service;
 
 pub use crate::http::Token;
 use crate::{
@@ -21,17 +18,18 @@ use crate::{
     runs::Runs,
 };
 
-/// Connections at once: readers of events, and others.
-const CONNECTIONS: usize = 512;
-
-/// How long the head of a request may take to come, and a connection may be idle.
-const HEAD: Duration = Duration::from_secs(20);
-
-/// How long a client may take nothing of what it is answered.
-const DEAF: Duration = Duration::from_secs(30);
-
-/// Bytes of the longest head of a request.
-const HEAD_BYTES: usize = 64 << 10;
+/// What connections may take: readers of events, and others.
+const LIMITS: Limits = Limits {
+    connections: 512,
+    // whoever comes when there is no room waits to be served
+    beyond: Beyond::Wait,
+    head: 64 << 10,
+    head_time: Duration::from_secs(20),
+    idle_time: Duration::from_secs(20),
+    deaf_time: Duration::from_secs(30),
+    // readers of runs that wait would hold up the end
+    ending_time: Duration::ZERO,
+};
 
 /// How the server is set up.
 pub struct Config {
@@ -64,6 +62,7 @@ pub struct Server {
     pub url: String,
     runs: Arc<Runs>,
     making: JoinHandle<()>,
+    stop: watch::Sender<bool>,
     listening: JoinHandle<()>,
 }
 
@@ -86,12 +85,12 @@ pub async fn start(config: Config, program: impl Program) -> Result<Server, Erro
         .map_err(|TlsError { cause, remedy }| Error::Usage(format!("{cause}\n  remedy: {remedy}")))?;
     let program: Arc<dyn Program> = Arc::new(program);
     let runs = Arc::new(Runs::open(&results, Arc::clone(&program)).map_err(Error::Other)?);
-    let listener = TcpListener::bind(listen).await.map_err(|error| {
+    let tcp = TcpListener::bind(listen).await.map_err(|error| {
         Error::Other(format!(
             "cannot listen on {listen}: {error}\n  remedy: name another address with --listen"
         ))
     })?;
-    let address = listener.local_addr().map_err(|error| Error::Other(error.to_string()))?;
+    let address = tcp.local_addr().map_err(|error| Error::Other(error.to_string()))?;
     let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect();
     let app = App::new(
         Arc::clone(&runs),
@@ -99,10 +98,12 @@ pub async fn start(config: Config, program: impl Program) -> Result<Server, Erro
         Guard { token, is_local, is_secure: acceptor.is_secure(), hosts },
     );
     let url = format!("{}://{address}", acceptor.scheme());
-    let listening = tokio::spawn(listen_on(listener, acceptor, router(app)));
+    let (stop, stopped) = watch::channel(false);
+    let routed = Arc::new(Routed(router(app)));
+    let listening = tokio::spawn(acidtest_web::serve(Listener { tcp, acceptor }, routed, LIMITS, stopped));
     let makes = Arc::clone(&runs);
     let making = tokio::spawn(async move { makes.make_all().await });
-    Ok(Server { url, runs, making, listening })
+    Ok(Server { url, runs, making, stop, listening })
 }
 
 impl Server {
@@ -111,40 +112,19 @@ impl Server {
     pub async fn stop(self) {
         self.runs.end();
         let _ = self.making.await;
-        self.listening.abort();
+        let _ = self.stop.send(true);
+        let _ = self.listening.await;
     }
 }
 
-async fn listen_on(listener: TcpListener, acceptor: Acceptor, router: Router) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // whoever comes when there is no room waits to be accepted
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let (acceptor, router) = (acceptor.clone(), router.clone());
-                tokio::spawn(async move {
-                    if let Ok(stream) = acceptor.accept(stream, HEAD).await {
-                        serve(stream, router).await;
-                    }
-                    drop(place);
-                });
-            }
-            // no file is free, or the client has gone already
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
-    }
-}
+/// Answers by what can be asked for.
+struct Routed(Router);
 
-async fn serve(stream: Stream, router: Router) {
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(DEAF));
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router))
-        .await;
-    // a client that is gone, or that spoke no HTTP and was told so
-    drop(served);
+impl Handler for Routed {
+    type Body = Body;
+
+    async fn answer(self: &Arc<Self>, _: SocketAddr, request: Request<Incoming>) -> Response {
+        let Ok(response) = self.0.clone().call(request).await;
+        response
+    }
 }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 pub(super) type Answer = Response<Content>;
 
 /// What an answer says: at once, or as it comes.
-pub(super) enum Content {
+pub(crate) enum Content {
     Whole(Option<Bytes>),
     Events(mpsc::Receiver<Bytes>),
 }
@@ -51,16 +51,14 @@ impl Body for Content {
     }
 }
 
-/// What is wrong with a request or with the gateway.
-#[derive(Debug, Default, Serialize)]
-pub(super) struct Problem {
-    pub(super) title: &'static str,
-    pub(super) status: u16,
-    pub(super) detail: String,
-    /// What became of the entries of the request, where it had any.
-    #[serde(flatten)]
-    pub(super) fates: Option<Fates>,
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Self {
+        Self::Whole(Some(bytes))
+    }
 }
+
+/// What is wrong with a request or with the gateway, with what became of the entries of the request, where it had any.
+pub(super) struct Problem(Box<acidtest_web::Problem<Option<Fates>>>);
 
 /// What became of the entries of a request.
 #[derive(Debug, Default, Serialize)]
@@ -103,34 +101,39 @@ pub(super) struct MadeId {
 }
 
 impl Problem {
-    pub(super) fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Box<Self> {
-        Box::new(Self { title, status: status.as_u16(), detail: detail.into(), ..Self::default() })
+    pub(super) fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Self {
+        let mut problem = acidtest_web::Problem::new(status, title, detail);
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                // browsers ask for it by Basic, whose password is the token
+                for scheme in [
+                    "Bearer realm=\"acidtest gateway\"",
+                    "Basic realm=\"acidtest gateway, any user, the token as password\"",
+                ] {
+                    problem.headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+                }
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                problem.headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        Self(Box::new(problem))
     }
 
     /// Of the entries of the request none was taken.
-    pub(super) fn none_taken(mut self: Box<Self>) -> Box<Self> {
-        self.fates = Some(Fates::default());
+    pub(super) fn none_taken(self) -> Self {
+        self.with(Fates::default())
+    }
+
+    /// The same, with what became of the entries of the request.
+    pub(super) fn with(mut self, fates: Fates) -> Self {
+        self.0.more = Some(fates);
         self
     }
 
     pub(super) fn answer(&self) -> Answer {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut answer = whole(status, "application/problem+json", json(self));
-        match status {
-            StatusCode::UNAUTHORIZED => {
-                // browsers ask for it by Basic, whose password is the token
-                header(&mut answer, WWW_AUTHENTICATE, "Bearer realm=\"acidtest gateway\"");
-                let basic = HeaderValue::from_static(
-                    "Basic realm=\"acidtest gateway, any user, the token as password\"",
-                );
-                answer.headers_mut().append(WWW_AUTHENTICATE, basic);
-            }
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                header(&mut answer, RETRY_AFTER, "1");
-            }
-            _ => {}
-        }
-        answer
+        self.0.answer()
     }
 }
 
@@ -142,7 +145,7 @@ pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
 }
 
 pub(super) fn whole(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Content::Whole(Some(text.into())));
+    let mut answer = Response::new(Content::from(text.into()));
     *answer.status_mut() = status;
     header(&mut answer, CONTENT_TYPE, kind);
     answer

@@ -1,15 +1,13 @@
-//! The body of a request: read within its limits of bytes and time, and of all bodies together.
+//! The body of a request: read within its limits, and those of all bodies together.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
-use tokio::time::timeout;
+use acidtest_web::Unread;
+use bytes::Bytes;
+use hyper::body::Incoming;
 
 use super::Service;
 
@@ -28,18 +26,19 @@ struct Held {
 }
 
 impl Bodies {
-    fn take(&self, user: &str, bytes: usize) -> Result<(), Unread> {
+    /// Takes room for a user's bytes, if there is any.
+    fn take(&self, user: &str, bytes: usize) -> bool {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = held.by_user.get(user).copied().unwrap_or(0);
         if held.all + bytes > BODIES || of_user + bytes > OF_ONE {
-            return Err(Unread::NoRoom);
+            return false;
         }
         held.all += bytes;
         match held.by_user.get_mut(user) {
             Some(of_user) => *of_user += bytes,
             None => drop(held.by_user.insert(user.to_owned(), bytes)),
         }
-        Ok(())
+        true
     }
 
     fn give_back(&self, user: &str, bytes: usize) {
@@ -52,17 +51,6 @@ impl Bodies {
             }
         }
     }
-}
-
-/// Why a body was not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    TooLarge,
-    TooSlow,
-    /// So many bodies are being read that there is no room for another.
-    NoRoom,
-    /// The client has left.
-    Cut,
 }
 
 /// A body that was read, and the room that it takes.
@@ -78,15 +66,6 @@ struct Room<'s> {
     bytes: usize,
 }
 
-impl Room<'_> {
-    /// Takes room for what has come: a slow client takes no more than it has sent.
-    fn grow(&mut self, bytes: usize) -> Result<(), Unread> {
-        self.bodies.take(self.user, bytes)?;
-        self.bytes += bytes;
-        Ok(())
-    }
-}
-
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         self.bodies.give_back(self.user, self.bytes);
@@ -99,34 +78,14 @@ pub(super) async fn read<'s>(
     user: &'s str,
     body: Incoming,
 ) -> Result<Taken<'s>, Unread> {
-    let (most, time): (usize, Duration) = (service.limits.body, service.limits.body_time);
-    if body.size_hint().lower() > most as u64 {
-        return Err(Unread::TooLarge);
-    }
-    let room = Room { bodies: &service.bodies, user, bytes: 0 };
-    timeout(time, collect(room, body, most)).await.unwrap_or(Err(Unread::TooSlow))
-}
-
-async fn collect(mut room: Room<'_>, mut body: Incoming, most: usize) -> Result<Taken<'_>, Unread> {
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| Unread::Cut)?.into_data() else { continue };
-        if room.bytes + data.len() > most {
-            return Err(Unread::TooLarge);
-        }
-        room.grow(data.len())?;
-        // most bodies come in one piece, and are not copied
-        if first.is_empty() {
-            first = data;
-        } else {
-            if rest.is_empty() {
-                rest.extend_from_slice(&first);
-            }
-            rest.extend_from_slice(&data);
-        }
-    }
-    let bytes = if rest.is_empty() { first } else { rest.freeze() };
+    let bodies = &service.bodies;
+    let mut room = Room { bodies, user, bytes: 0 };
+    let take_room = |bytes| {
+        let is_taken = bodies.take(user, bytes);
+        room.bytes += if is_taken { bytes } else { 0 };
+        is_taken
+    };
+    let bytes = acidtest_web::read(body, service.limits.body, service.limits.body_time, take_room).await?;
     Ok(Taken { bytes, _room: room })
 }
 
@@ -138,15 +97,15 @@ mod tests {
     fn one_user_takes_no_more_than_half_of_the_room() {
         let bodies = Bodies::default();
         let mut taken = 0;
-        while bodies.take("greedy", 2 << 20).is_ok() {
+        while bodies.take("greedy", 2 << 20) {
             taken += 2 << 20;
         }
         assert_eq!(taken, OF_ONE);
-        assert_eq!(bodies.take("greedy", 1), Err(Unread::NoRoom));
-        assert_eq!(bodies.take("other", OF_ONE), Ok(()));
-        assert_eq!(bodies.take("third", 1), Err(Unread::NoRoom), "together they take no more than there is");
+        assert!(!bodies.take("greedy", 1));
+        assert!(bodies.take("other", OF_ONE));
+        assert!(!bodies.take("third", 1), "together they take no more than there is");
         bodies.give_back("greedy", taken);
-        assert_eq!(bodies.take("third", 1), Ok(()));
+        assert!(bodies.take("third", 1));
         bodies.give_back("third", 1);
         bodies.give_back("other", OF_ONE);
         let held = bodies.0.lock().unwrap();

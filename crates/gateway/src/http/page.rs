@@ -101,7 +101,7 @@ fn does(stage: Stage) -> &'static str {
 }
 
 /// Events for a page: first all seconds that are shown, then each as it comes.
-pub(super) fn events(service: &Arc<Service>) -> Result<Answer, Box<Problem>> {
+pub(super) fn events(service: &Arc<Service>) -> Result<Answer, Problem> {
     let watcher = Arc::clone(&service.watchers).try_acquire_owned().map_err(|_| {
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -6,6 +6,7 @@ use std::{
     time::Instant,
 };
 
+use acidtest_web::Unread;
 use futures_util::future::join_all;
 use hyper::{
     Method, Request, StatusCode,
@@ -17,8 +18,7 @@ use hyper::{
 use super::{
     Keeper, Service,
     answer::{Answer, Fates, MadeId, Problem, RefusedEntry, header, json, stretches, whole},
-    body::{self, Unread},
-    page,
+    body, page,
 };
 use crate::{
     Partial,
@@ -53,7 +53,7 @@ async fn route(
     service: &Arc<Service>,
     peer: SocketAddr,
     request: Request<Incoming>,
-) -> Result<Answer, Box<Problem>> {
+) -> Result<Answer, Problem> {
     let allowed = match request.uri().path() {
         "/logs" => Method::POST,
         "/" | "/events" | "/metrics" | "/healthz" | "/readyz" => Method::GET,
@@ -100,7 +100,7 @@ async fn route(
     }
 }
 
-fn ready(service: &Service) -> Result<Answer, Box<Problem>> {
+fn ready(service: &Service) -> Result<Answer, Problem> {
     let what = if service.authenticator.is_some() {
         "the gateway takes no entries"
     } else {
@@ -114,11 +114,7 @@ fn ready(service: &Service) -> Result<Answer, Box<Problem>> {
 
 /// Whether a request may see the page and the metrics: on loopback by its host's name alone, so that no page of
 /// another site can read them; elsewhere, or where a proxy says that it comes from elsewhere, with an operator's token.
-async fn may_look(
-    service: &Service,
-    peer: SocketAddr,
-    request: &Request<Incoming>,
-) -> Result<(), Box<Problem>> {
+async fn may_look(service: &Service, peer: SocketAddr, request: &Request<Incoming>) -> Result<(), Problem> {
     let is_forwarded = FORWARDED.iter().any(|name| request.headers().contains_key(*name));
     if is_forwarded && service.authenticator.is_none() {
         return Err(Problem::new(
@@ -181,7 +177,7 @@ async fn authenticated(
     service: &Service,
     peer: SocketAddr,
     request: &Request<Incoming>,
-) -> Result<Arc<User>, Box<Problem>> {
+) -> Result<Arc<User>, Problem> {
     let Some(authenticator) = &service.authenticator else {
         return Err(Problem::new(StatusCode::NOT_FOUND, "this is a collector", "send entries to a gateway"));
     };
@@ -205,17 +201,13 @@ async fn authenticated(
     })
 }
 
-async fn logs(
-    service: &Service,
-    peer: SocketAddr,
-    request: Request<Incoming>,
-) -> Result<Answer, Box<Problem>> {
+async fn logs(service: &Service, peer: SocketAddr, request: Request<Incoming>) -> Result<Answer, Problem> {
     let user = authenticated(service, peer, &request).await.map_err(Problem::none_taken)?;
     let form = form(&request).map_err(Problem::none_taken)?;
     let key = idempotency_key(&request).map_err(Problem::none_taken)?;
     let held = body::read(service, &user.name, request.into_body())
         .await
-        .map_err(|unread| unread_body(service, unread))?;
+        .map_err(|unread| unread_body(service, &unread))?;
     let since = Instant::now();
     let ids = || key.as_deref().map_or_else(|| service.limits.ids.into(), Made::by_key);
     let mut body = entry::read(&held.bytes, form, ids).map_err(|Unreadable(why)| {
@@ -280,10 +272,7 @@ async fn logs(
     tell_refused(service, &user.name, &body);
     match kept {
         Ok(()) => Ok(told(&service.keeper, body)),
-        Err(mut problem) => {
-            problem.fates = Some(fates(body));
-            Ok(problem.answer())
-        }
+        Err(problem) => Ok(problem.with(fates(body)).answer()),
     }
 }
 
@@ -339,7 +328,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY: usize = 255;
 
 /// The key of the request, if it has one: a string in quotes as the draft wants it, or as it is, as most clients write it.
-fn idempotency_key(request: &Request<Incoming>) -> Result<Option<String>, Box<Problem>> {
+fn idempotency_key(request: &Request<Incoming>) -> Result<Option<String>, Problem> {
     let mut keys = request.headers().get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = keys.next() else { return Ok(None) };
     let key = key.to_str().ok().filter(|_| keys.next().is_none()).and_then(read_key);
@@ -360,7 +349,7 @@ fn read_key(text: &str) -> Option<String> {
 }
 
 /// How the body is written, by its type.
-fn form(request: &Request<Incoming>) -> Result<Form, Box<Problem>> {
+fn form(request: &Request<Incoming>) -> Result<Form, Problem> {
     let value = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let wrong = |title, detail: String| Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title, detail);
     if let Some(encoding) =
@@ -380,7 +369,7 @@ fn form(request: &Request<Incoming>) -> Result<Form, Box<Problem>> {
     }
 }
 
-fn unread_body(service: &Service, unread: Unread) -> Box<Problem> {
+fn unread_body(service: &Service, unread: &Unread) -> Problem {
     let problem = |status, title, detail: String| Problem::new(status, title, detail).none_taken();
     match unread {
         Unread::TooLarge => problem(
@@ -398,11 +387,11 @@ fn unread_body(service: &Service, unread: Unread) -> Box<Problem> {
             "too much is being sent at once",
             "send it again in a moment".to_owned(),
         ),
-        Unread::Cut => problem(StatusCode::BAD_REQUEST, "the body was cut off", String::new()),
+        Unread::Cut(_) => problem(StatusCode::BAD_REQUEST, "the body was cut off", String::new()),
     }
 }
 
-fn not_put(error: &PutError) -> Box<Problem> {
+fn not_put(error: &PutError) -> Problem {
     let (status, title) = match error {
         PutError::Full => (StatusCode::TOO_MANY_REQUESTS, "the queue is full"),
         PutError::Closed => (StatusCode::SERVICE_UNAVAILABLE, "the gateway is shutting down"),
@@ -473,9 +462,7 @@ fn none_kept(body: Body<'_>) -> Answer {
     };
     let first = body.refused.iter().min_by_key(|refusal| refusal.place);
     let detail = first.map(|first| format!("{first}{more}")).unwrap_or_default();
-    let mut problem = Problem::new(status, "no entry was taken", detail);
-    problem.fates = Some(fates(body));
-    problem.answer()
+    Problem::new(status, "no entry was taken", detail).with(fates(body)).answer()
 }
 
 /// What became of each entry.

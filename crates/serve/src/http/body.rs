@@ -4,13 +4,13 @@ use std::{fmt::Write, time::Duration};
 
 use acidtest_model::{UnknownName, expected};
 use acidtest_results::Plan;
+use acidtest_web::Unread;
 use axum::{
     body::Body,
     extract::{FromRequest, Request},
     http::{StatusCode, header},
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
@@ -60,25 +60,23 @@ pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
 
 /// A body as a whole, if it is not too long and comes in time.
 pub(crate) async fn whole(body: Body) -> Result<Bytes, Problem> {
-    let collected = tokio::time::timeout(PATIENCE, Limited::new(body, LONGEST).collect()).await;
-    let too_late = |_| {
-        Problem::new(
+    let read = acidtest_web::read(body, LONGEST, PATIENCE, |_| true).await;
+    read.map_err(|unread| match unread {
+        Unread::TooSlow => Problem::new(
             StatusCode::REQUEST_TIMEOUT,
             "timeout",
             "The body did not come",
             format!("the whole body must come within {} s", PATIENCE.as_secs()),
-        )
-    };
-    match collected.map_err(too_late)? {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Problem::new(
+        ),
+        Unread::TooLarge => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too-large",
             "The body is too long",
             format!("a body has at most {} KiB", LONGEST >> 10),
-        )),
-        Err(error) => Err(Problem::bad_request(format!("the body ended early: {error}"))),
-    }
+        ),
+        Unread::NoRoom => Problem::too_much("bodies", "too many bodies are being read"),
+        Unread::Cut(why) => Problem::bad_request(format!("the body ended early: {why}")),
+    })
 }
 
 /// What is wrong with a body, and where.

@@ -1,4 +1,4 @@
-//! Problem documents (RFC 9457): what is wrong with a request, where, and the remedy.
+//! What is wrong with a request, where, and the remedy.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -16,24 +16,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem(Box<Document>);
 
-/// A problem document.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "Problem")]
-pub(crate) struct Document {
-    /// The sort of problem: a URN that begins with `urn:acidtest:problem:`.
-    #[serde(rename = "type")]
-    kind: String,
-    /// The sort of problem, for people.
-    title: String,
-    /// The HTTP status.
-    status: u16,
-    /// What is wrong this time, and the remedy.
-    detail: String,
+pub(crate) type Document = acidtest_web::Problem<Faults>;
+
+/// What a problem document says of the body of the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Faults {
     /// The values at fault, in the body of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     errors: Vec<AtFault>,
-    #[serde(skip)]
-    headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
 /// A value at fault.
@@ -47,34 +37,28 @@ pub(crate) struct AtFault {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, kind: &str, title: &str, detail: impl Into<String>) -> Self {
-        Self(Box::new(Document {
-            kind: format!("urn:acidtest:problem:{kind}"),
-            title: title.to_owned(),
-            status: status.as_u16(),
-            detail: detail.into(),
-            errors: Vec::new(),
-            headers: Vec::new(),
-        }))
+        let document = Document::new(status, title, detail);
+        Self(Box::new(Document { kind: format!("urn:acidtest:problem:{kind}"), ..document }))
     }
 
     /// The same, with the value at fault; it is about the whole body if the pointer is empty.
     pub(crate) fn at(mut self, pointer: String) -> Self {
         if !pointer.is_empty() {
             let detail = self.0.detail.clone();
-            self.0.errors.push(AtFault { pointer, detail });
+            self.0.more.errors.push(AtFault { pointer, detail });
         }
         self
     }
 
     /// The same, where the values at fault are not in the body of the request.
     pub(crate) fn without_places(mut self) -> Self {
-        self.0.errors.clear();
+        self.0.more.errors.clear();
         self
     }
 
     /// The same, with a header of the answer.
     pub(crate) fn with(mut self, name: header::HeaderName, value: &'static str) -> Self {
-        self.0.headers.push((name, HeaderValue::from_static(value)));
+        self.0.headers.insert(name, HeaderValue::from_static(value));
         self
     }
 
@@ -152,11 +136,6 @@ impl From<NotTaken> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.status();
-        let body = serde_json::to_string(&self.0).unwrap_or_default();
-        let mut response =
-            (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
-        response.headers_mut().extend(self.0.headers);
-        response
+        self.0.answer()
     }
 }
