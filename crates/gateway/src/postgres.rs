@@ -3,19 +3,15 @@
 use std::{collections::HashMap, ops::Deref, sync::Arc, time::Duration};
 
 use acidtest_model::Address;
-use acidtest_transport::{TlsError, Transport};
+use acidtest_store_postgres::{ConnectError, Connector, fault};
 use tokio::sync::Mutex;
-use tokio_postgres::{Client, Config, NoTls, Statement, config::SslMode, error::SqlState};
-#[cfg(feature = "tls")]
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Statement, error::SqlState};
 
 use crate::Error;
 
-const PORT: u16 = 5432;
-
-/// How to reach the server at an address.
-pub(crate) fn transport(address: &Address) -> Result<Transport, Error> {
-    Transport::new(address, PORT).map_err(|error| Error::Unreached(error.to_string()))
+/// Opens connections to the server at an address.
+pub(crate) fn connector(address: &Address) -> Result<Connector, Error> {
+    Connector::new(address, "acidtest gateway").map_err(|error| Error::Unreached(error.to_string()))
 }
 
 /// A connection with the statements that were prepared on it.
@@ -26,35 +22,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens one, on which names without a schema are of this one, or of the server's search path.
-    pub(crate) async fn open(
-        transport: &Transport,
-        schema: Option<&str>,
-    ) -> Result<Self, tokio_postgres::Error> {
-        let address = transport.address();
-        let mut config = Config::new();
-        match &address.socket {
-            Some(folder) => config.host_path(folder),
-            None => config.host(&address.host),
-        };
-        config
-            .port(address.port.unwrap_or(PORT))
-            .application_name("acidtest gateway")
-            .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable })
-            .connect_timeout(address.connect_timeout);
-        if let Some(user) = &address.user {
-            config.user(user);
-        }
-        if let Some(password) = &address.password {
-            config.password(password.reveal());
-        }
-        if !address.path.is_empty() {
-            config.dbname(&address.path);
-        }
-        if let Some(schema) = schema {
-            config.options(format!("-c search_path={schema}"));
-        }
-        Ok(Self { client: connect(&config, transport).await?, prepared: Mutex::default() })
+    /// Opens one.
+    pub(crate) async fn open(connector: &Connector) -> Result<Self, ConnectError> {
+        let (client, exchange) = connector.connect().await?;
+        // the connection ends with the client; why it ended is told by the next request
+        tokio::spawn(exchange);
+        Ok(Self { client, prepared: Mutex::default() })
     }
 
     /// The statement, prepared once on this connection.
@@ -69,21 +42,6 @@ impl Session {
     }
 }
 
-/// The connection ends with the client; why it ended is told by the next request.
-#[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS depends on it"))]
-async fn connect(config: &Config, transport: &Transport) -> Result<Client, tokio_postgres::Error> {
-    #[cfg(feature = "tls")]
-    if let Some(security) = transport.security() {
-        let tls = MakeRustlsConnect::new((**security.config()).clone());
-        let (client, connection) = config.connect(tls).await?;
-        tokio::spawn(connection);
-        return Ok(client);
-    }
-    let (client, connection) = config.connect(NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
-}
-
 impl Deref for Session {
     type Target = Client;
 
@@ -95,15 +53,17 @@ impl Deref for Session {
 /// A connection for many requests at once, opened again when it is lost.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    transport: Transport,
-    schema: Option<String>,
+    connector: Connector,
     session: Mutex<Option<Arc<Session>>>,
 }
 
 impl Shared {
     pub(crate) fn new(address: &Address, schema: Option<&str>) -> Result<Self, Error> {
-        let (transport, schema) = (transport(address)?, schema.map(str::to_owned));
-        Ok(Self { transport, schema, session: Mutex::default() })
+        let mut connector = connector(address)?;
+        if let Some(schema) = schema {
+            connector = connector.within(schema);
+        }
+        Ok(Self { connector, session: Mutex::default() })
     }
 
     pub(crate) async fn client(&self) -> Result<Arc<Session>, Error> {
@@ -111,10 +71,14 @@ impl Shared {
         if let Some(open) = session.as_ref().filter(|session| !session.is_closed()) {
             return Ok(Arc::clone(open));
         }
-        let opened = Session::open(&self.transport, self.schema.as_deref()).await;
-        let opened = Arc::new(opened.map_err(|error| self.failed(&error))?);
+        let opened = Session::open(&self.connector).await;
+        let opened = Arc::new(opened.map_err(|error| self.unreached(unreached(&error, self.address())))?);
         *session = Some(Arc::clone(&opened));
         Ok(opened)
+    }
+
+    fn address(&self) -> &Address {
+        self.connector.address()
     }
 
     /// Gives the connection up: the next request opens another. One that is being opened is given up by whoever opens it.
@@ -126,25 +90,22 @@ impl Shared {
 
     /// That the server has not answered for so long.
     pub(crate) fn silent(&self, span: Duration) -> Error {
-        Error::Unreached(format!(
-            "PostgreSQL at {}: no answer within {} s",
-            self.transport.address(),
-            span.as_secs()
-        ))
+        self.unreached(format!("no answer within {} s", span.as_secs()))
     }
 
     pub(crate) fn failed(&self, error: &tokio_postgres::Error) -> Error {
-        let address = self.transport.address();
-        Error::Unreached(format!("PostgreSQL at {address}: {}", unreached(error, address)))
+        self.unreached(words(error))
+    }
+
+    fn unreached(&self, why: impl std::fmt::Display) -> Error {
+        Error::Unreached(format!("PostgreSQL at {}: {why}", self.address()))
     }
 }
 
-/// Why the server was not reached; with a remedy where that lies in TLS.
-pub(crate) fn unreached(error: &tokio_postgres::Error, address: &Address) -> String {
-    match acidtest_transport::explain(error, address) {
-        Some(TlsError { cause, remedy }) => format!("{cause}\n  remedy: {remedy}"),
-        None => words(error),
-    }
+/// Why the server was not reached, with the remedy.
+pub(crate) fn unreached(error: &ConnectError, address: &Address) -> String {
+    let (cause, remedy) = fault::unreachable(error, address);
+    format!("{cause}\n  remedy: {remedy}")
 }
 
 /// Why a statement is there that this connection has not prepared, or is gone that it has.
@@ -171,7 +132,30 @@ fn explained(code: &SqlState, message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    async fn unreached_at(address: &Address) -> String {
+        Shared::new(address, None).unwrap().client().await.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_has_its_remedy() {
+        let said = unreached_at(&Address::parse("postgres://nobody@127.0.0.1:1/x").unwrap()).await;
+        assert!(said.starts_with("PostgreSQL at postgres://nobody@127.0.0.1:1/x: "), "{said}");
+        assert!(said.contains("\n  remedy: start the server, or check its host and port"), "{said}");
+    }
+
+    /// Something in front of a server that is away may accept, and say nothing.
+    #[tokio::test]
+    async fn a_login_that_nobody_answers_is_given_up() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("postgres://nobody@{}/x", silent.local_addr().unwrap());
+        let address = Address::parse(&address).unwrap();
+        let said = unreached_at(&Address { connect_timeout: Duration::from_millis(20), ..address }).await;
+        assert!(said.contains("no connection within 20ms") && said.contains("remedy: check "), "{said}");
+    }
 
     #[test]
     fn a_statement_of_somebody_else_names_the_pooler() {

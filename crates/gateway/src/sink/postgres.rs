@@ -7,7 +7,7 @@
 use std::error::Error as _;
 
 use acidtest_model::Address;
-use acidtest_transport::Transport;
+use acidtest_store_postgres::Connector;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::SinkExt;
 use postgres_types::{IsNull, ToSql, Type, accepts, to_sql_checked};
@@ -25,7 +25,7 @@ const EPOCH: i64 = 946_684_800_000_000;
 
 #[derive(Debug)]
 pub(super) struct PostgresSink {
-    transport: Transport,
+    connector: Connector,
     statements: Statements,
 }
 
@@ -89,14 +89,13 @@ impl PostgresSink {
                 reason text NOT NULL, entry json NOT NULL, PRIMARY KEY (user_name, id, content));
             COMMIT;"
         );
-        let unreached = |error: tokio_postgres::Error| {
-            Error::Unreached(format!(
-                "entries cannot be stored in PostgreSQL at {address}: {}",
-                postgres::unreached(&error, address)
-            ))
+        let cannot = |why: String| {
+            Error::Unreached(format!("entries cannot be stored in PostgreSQL at {address}: {why}"))
         };
-        let transport = postgres::transport(address)?;
-        let session = Session::open(&transport, None).await.map_err(unreached)?;
+        let unreached = |error: tokio_postgres::Error| cannot(words(&error));
+        let connector = postgres::connector(address)?;
+        let opened = Session::open(&connector).await;
+        let session = opened.map_err(|error| cannot(postgres::unreached(&error, address)))?;
         session.batch_execute(&schema).await.map_err(unreached)?;
         for statement in [&statements.copy, &statements.insert, &statements.conflicts, &statements.refuse] {
             session.prepare(statement).await.map_err(|error| {
@@ -128,19 +127,16 @@ impl PostgresSink {
             "the log is written at each commit, and never synced"
         };
         let about = format!("PostgreSQL {version}, synchronous_commit on, fsync {fsync}: {synced}");
-        Ok((Self { transport, statements }, about))
+        Ok((Self { connector, statements }, about))
     }
 
     pub(super) async fn connect(&self) -> Result<PostgresConnection, SinkError> {
-        let opened = async {
-            let session = Session::open(&self.transport, None).await?;
-            // what is stored leaves the queue, and so must be synced
-            session.batch_execute("SET synchronous_commit = on").await?;
-            Ok(session)
-        };
-        let session = opened.await.map_err(|error: tokio_postgres::Error| {
-            SinkError::Away(format!("PostgreSQL at {}: {}", self.transport.address(), words(&error)))
-        })?;
+        let away =
+            |why: String| SinkError::Away(format!("PostgreSQL at {}: {why}", self.connector.address()));
+        let session = Session::open(&self.connector).await.map_err(|error| away(error.to_string()))?;
+        // what is stored leaves the queue, and so must be synced
+        let set = session.batch_execute("SET synchronous_commit = on").await;
+        set.map_err(|error| away(words(&error)))?;
         Ok(PostgresConnection { session, statements: self.statements.clone() })
     }
 }

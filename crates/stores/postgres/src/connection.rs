@@ -4,14 +4,10 @@ use std::{io, sync::Arc};
 
 use acidtest_model::{Address, StoreError};
 use acidtest_transport::Transport;
-use tokio_postgres::{
-    Config,
-    config::{ChannelBinding, SslMode},
-};
 
 use crate::{
     DEFAULT_PORT,
-    driver::Driver,
+    driver::{Connector, Driver},
     fault,
     protocol::{self, Login},
 };
@@ -19,10 +15,9 @@ use crate::{
 /// Address and login of the server. Connections are opened alike for clients and for work that is not timed.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    address: Address,
-    config: Config,
     transport: Transport,
     login: Login,
+    driver: Connector,
     /// The settings of a session in which nobody has set any, as they were read when the store was opened.
     usual: Option<Arc<str>>,
 }
@@ -34,40 +29,9 @@ impl ConnectOptions {
     /// [`StoreError::Unreachable`]: a certificate that it names cannot be used, or it names no user and the system does not
     /// tell who runs this.
     pub fn new(address: &Address) -> Result<Self, StoreError> {
-        let transport = Transport::new(address, DEFAULT_PORT)?;
-        let user = address.user.clone().map_or_else(whoami::username, Ok);
-        let user = user.map_err(|error| StoreError::Unreachable {
-            address: address.to_string(),
-            cause: format!("the address names no user, and the system does not tell who runs this: {error}"),
-            remedy: fault::LOGIN.to_owned(),
-        })?;
-        let login = Login {
-            user,
-            password: address.password.clone(),
-            database: Some(address.path.clone()).filter(|path| !path.is_empty()),
-            binds: address.tls.as_ref().is_some_and(|tls| tls.binds),
-        };
-        let mut config = Config::new();
-        match &address.socket {
-            Some(folder) => config.host_path(folder),
-            None => config.host(&address.host),
-        };
-        config
-            .port(address.port.unwrap_or(DEFAULT_PORT))
-            .user(&login.user)
-            .application_name(APPLICATION)
-            // with TLS, a server that says it has none is told nothing
-            .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable });
-        if login.binds {
-            config.channel_binding(ChannelBinding::Require);
-        }
-        if let Some(password) = &login.password {
-            config.password(password.reveal());
-        }
-        if let Some(database) = &login.database {
-            config.dbname(database);
-        }
-        Ok(Self { address: address.clone(), config, transport, login, usual: None })
+        let (transport, login) = (Transport::new(address, DEFAULT_PORT)?, Login::of(address)?);
+        let driver = Connector::of(transport.clone(), &login, APPLICATION);
+        Ok(Self { transport, login, driver, usual: None })
     }
 
     /// Has clients expect these settings of a session that they are given.
@@ -82,7 +46,7 @@ impl ConnectOptions {
     /// The address.
     #[must_use]
     pub fn address(&self) -> &Address {
-        &self.address
+        self.transport.address()
     }
 
     /// Connects and logs in, for a client.
@@ -93,8 +57,7 @@ impl ConnectOptions {
 
     /// Connects and logs in by the driver, for work that is not timed.
     pub(crate) async fn connect_driver(&self) -> Result<Driver, ConnectError> {
-        let opened = self.transport.in_time(Driver::open(&self.config, &self.transport)).await;
-        Ok(opened.map_err(ConnectError::Late)??)
+        Driver::open(&self.driver).await
     }
 }
 
@@ -103,7 +66,7 @@ pub(crate) const APPLICATION: &str = "acidtest";
 
 /// Why no connection came about.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectError {
+pub enum ConnectError {
     /// A client's reason.
     #[error(transparent)]
     Client(#[from] protocol::Error),

@@ -6,55 +6,119 @@ use std::{
     task::{Context, Poll},
 };
 
+use acidtest_model::{Address, StoreError};
 use acidtest_transport::Transport;
-#[cfg(feature = "tls")]
-use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, Connection, Error, NoTls, Socket, tls::NoTlsStream};
+use tokio_postgres::{
+    Client, Config, Error, NoTls,
+    config::{ChannelBinding, SslMode},
+};
 #[cfg(feature = "tls")]
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::fault;
+use crate::{DEFAULT_PORT, connection::ConnectError, fault, protocol::Login};
+
+/// Opens the driver's connections to one server: for all that is not timed, and for whoever else keeps something there.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    config: Box<Config>,
+    transport: Transport,
+}
+
+/// The half of a connection that reads and writes the socket. Only while it is polled are requests sent and answered; it ends
+/// with the connection, and says why.
+pub type Exchange = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+impl Connector {
+    /// For the server at an address, which lists these connections by the name of their `application`.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`]: a certificate that it names cannot be used, or it names no user and the system does not
+    /// tell who runs this.
+    pub fn new(address: &Address, application: &str) -> Result<Self, StoreError> {
+        Ok(Self::of(Transport::new(address, DEFAULT_PORT)?, &Login::of(address)?, application))
+    }
+
+    pub(crate) fn of(transport: Transport, login: &Login, application: &str) -> Self {
+        let address = transport.address();
+        let mut config = Config::new();
+        match &address.socket {
+            Some(folder) => config.host_path(folder),
+            None => config.host(&address.host),
+        };
+        config
+            .port(address.port.unwrap_or(DEFAULT_PORT))
+            .user(&login.user)
+            .application_name(application)
+            // with TLS, a server that says it has none is told nothing
+            .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable });
+        if login.binds {
+            config.channel_binding(ChannelBinding::Require);
+        }
+        if let Some(password) = &login.password {
+            config.password(password.reveal());
+        }
+        if let Some(database) = &login.database {
+            config.dbname(database);
+        }
+        Self { config: Box::new(config), transport }
+    }
+
+    /// The same, on whose connections names without a schema are of this one, instead of the server's search path.
+    #[must_use]
+    pub fn within(mut self, schema: &str) -> Self {
+        self.config.options(format!("-c search_path={schema}"));
+        self
+    }
+
+    /// The server's address.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        self.transport.address()
+    }
+
+    /// Connects and logs in, in the time that the address has for that. [`fault::unreachable`] has the remedy if that fails.
+    pub async fn connect(&self) -> Result<(Client, Exchange), ConnectError> {
+        let opened = self.transport.in_time(self.open()).await;
+        Ok(opened.map_err(ConnectError::Late)??)
+    }
+
+    async fn open(&self) -> Result<(Client, Exchange), Error> {
+        #[cfg(feature = "tls")]
+        if let Some(security) = self.transport.security() {
+            let tls = MakeRustlsConnect::new((**security.config()).clone());
+            let (client, connection) = self.config.connect(tls).await?;
+            return Ok((client, Box::pin(connection)));
+        }
+        let (client, connection) = self.config.connect(NoTls).await?;
+        Ok((client, Box::pin(connection)))
+    }
+}
 
 /// A connection whose two halves are polled by whoever awaits an answer: so it is closed as soon as it is dropped, and why it
 /// has ended is known.
 pub(crate) struct Driver {
     client: Client,
-    /// The half that reads and writes the socket; `None` once it has ended: only when it is dropped do requests that wait for
-    /// it learn that.
-    connection: Option<Half>,
+    /// `None` once it has ended: only when it is dropped do requests that wait for it learn that.
+    exchange: Option<Exchange>,
     /// Why the connection ended, where that is known.
     ended: Option<String>,
 }
 
-/// The half that reads and writes, with TLS or without.
-enum Half {
-    Open(Box<Connection<Socket, NoTlsStream>>),
-    #[cfg(feature = "tls")]
-    Secured(Box<Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>),
-}
-
 impl Driver {
-    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS has a configuration there"))]
-    pub(crate) async fn open(config: &Config, transport: &Transport) -> Result<Self, Error> {
-        #[cfg(feature = "tls")]
-        if let Some(security) = transport.security() {
-            let tls = MakeRustlsConnect::new((**security.config()).clone());
-            let (client, connection) = config.connect(tls).await?;
-            return Ok(Self { client, connection: Some(Half::Secured(Box::new(connection))), ended: None });
-        }
-        let (client, connection) = config.connect(NoTls).await?;
-        Ok(Self { client, connection: Some(Half::Open(Box::new(connection))), ended: None })
+    pub(crate) async fn open(connector: &Connector) -> Result<Self, ConnectError> {
+        let (client, exchange) = connector.connect().await?;
+        Ok(Self { client, exchange: Some(exchange), ended: None })
     }
 
     /// Sends one or more requests, and waits for all answers.
     pub(crate) async fn ask<T>(&mut self, request: impl AsyncFnOnce(&Client) -> T) -> T {
-        let Self { client, connection, ended } = self;
+        let Self { client, exchange, ended } = self;
         let mut request = pin!(request(client));
         poll_fn(|context| {
             if let done @ Poll::Ready(_) = request.as_mut().poll(context) {
                 return done;
             }
-            exchange(connection, ended, context);
+            go_on(exchange, ended, context);
             // the bytes just read may be this request's answer
             request.as_mut().poll(context)
         })
@@ -70,15 +134,10 @@ impl Driver {
     }
 }
 
-fn exchange(connection: &mut Option<Half>, ended: &mut Option<String>, context: &mut Context<'_>) {
-    let polled = match connection {
-        None => return,
-        Some(Half::Open(connection)) => Pin::new(connection).poll(context),
-        #[cfg(feature = "tls")]
-        Some(Half::Secured(connection)) => Pin::new(connection).poll(context),
-    };
-    if let Poll::Ready(done) = polled {
+fn go_on(exchange: &mut Option<Exchange>, ended: &mut Option<String>, context: &mut Context<'_>) {
+    let Some(open) = exchange else { return };
+    if let Poll::Ready(done) = open.as_mut().poll(context) {
         *ended = done.err().map(|error| fault::words(&error));
-        *connection = None;
+        *exchange = None;
     }
 }

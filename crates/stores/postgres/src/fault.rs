@@ -126,11 +126,11 @@ pub(crate) const LOGIN: &str =
     "check user and password: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or ACIDTEST_PASSWORD";
 
 /// The remedy where the server, the database or the user may have no more connections (53300).
-const MORE_CONNECTIONS: &str = "ask for fewer clients, or raise the server's max_connections; of the user's or the \
+const MORE_CONNECTIONS: &str = "ask for fewer clients or connections, or raise the server's max_connections; of the user's or the \
                                 database's own limit: CONNECTION LIMIT -1";
 
 /// The remedy where it is `PgBouncer` that takes no more clients.
-const MORE_CLIENTS: &str = "ask for fewer clients, or raise PgBouncer's max_client_conn, and its limit of open files (ulimit -n) with it";
+const MORE_CLIENTS: &str = "ask for fewer clients or connections, or raise PgBouncer's max_client_conn, and its limit of open files (ulimit -n) with it";
 
 /// Why a client could not connect, with the remedy if the server, or `PgBouncer` in front of it, takes no more of them.
 pub(crate) fn client_words(error: &ConnectError) -> String {
@@ -150,8 +150,9 @@ fn limit_reached(code: Option<&SqlState>, said: &str) -> Option<&'static str> {
     said.contains("(max_client_conn)").then_some(MORE_CLIENTS)
 }
 
-/// Why a connection could not be opened, and how the user can mend that.
-pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, String) {
+/// Why a connection could not be opened, and how the user can mend that: cause and remedy.
+#[must_use]
+pub fn unreachable(error: &ConnectError, address: &Address) -> (String, String) {
     let cause = error.to_string();
     let remedy = match error {
         _ if limit_reached(None, &cause).is_some() => MORE_CLIENTS.to_owned(),

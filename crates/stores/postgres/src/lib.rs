@@ -38,8 +38,13 @@ use acidtest_workloads::{
 };
 use tokio_postgres::{Client, Error, error::SqlState};
 
-use crate::{connection::ConnectError, driver::Driver};
-pub use crate::{connection::ConnectOptions, point::Point, value::Value};
+use crate::driver::Driver;
+pub use crate::{
+    connection::{ConnectError, ConnectOptions},
+    driver::{Connector, Exchange},
+    point::Point,
+    value::Value,
+};
 
 const DEFAULT_PORT: u16 = 5432;
 

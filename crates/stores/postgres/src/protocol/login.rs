@@ -7,7 +7,7 @@ use std::{
 };
 
 use acidtest_engine::may_block;
-use acidtest_model::Secret;
+use acidtest_model::{Address, Secret, StoreError};
 use acidtest_transport::{TlsError, Transport, Wire};
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -23,7 +23,7 @@ use postgres_protocol::{
 };
 
 use super::{Connection, Error, ServerError, connection::message_head};
-use crate::connection::APPLICATION;
+use crate::{connection::APPLICATION, fault};
 
 /// Most bytes of a message before the login is done: a stranger must not take memory without end.
 const MESSAGE_MAX: usize = 1024 * 1024;
@@ -37,6 +37,27 @@ pub(crate) struct Login {
     pub(crate) database: Option<String>,
     /// Whether the login must be bound to this connection of TLS.
     pub(crate) binds: bool,
+}
+
+impl Login {
+    /// As an address has it; the user is whoever runs this, if it names none.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`]: it names none, and the system does not tell who runs this.
+    pub(crate) fn of(address: &Address) -> Result<Self, StoreError> {
+        let user = address.user.clone().map_or_else(whoami::username, Ok);
+        let user = user.map_err(|error| StoreError::Unreachable {
+            address: address.to_string(),
+            cause: format!("the address names no user, and the system does not tell who runs this: {error}"),
+            remedy: fault::LOGIN.to_owned(),
+        })?;
+        Ok(Self {
+            user,
+            password: address.password.clone(),
+            database: Some(address.path.clone()).filter(|path| !path.is_empty()),
+            binds: address.tls.as_ref().is_some_and(|tls| tls.binds),
+        })
+    }
 }
 
 impl Connection {
