@@ -7,7 +7,7 @@ use acidtest_runner::Failure;
 use acidtest_workloads::{Verdict, WORKLOADS};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::output;
+use crate::{output, registry};
 
 /// The status of a command that did its work; each has an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,8 +98,9 @@ pub(crate) fn code_of(failure: &Failure) -> u8 {
 pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     let tip = tip(&error);
     if tip.is_some() {
-        // the option that is nearest by its letters is not what was meant
+        // what is nearest by its letters is not what was meant
         error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
     }
     let style = output::style_of(&io::stderr());
     // help has columns of its own
@@ -131,6 +132,9 @@ fn tip(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = said(ContextKind::InvalidSubcommand)?;
+            if let Some(missing) = registry::missing_command(&word) {
+                return Some(missing);
+            }
             let workload = names().find(|name| *name == word)?;
             Some(format!("{workload} is a workload; it is run by: acidtest run {workload}"))
         }

@@ -145,11 +145,12 @@ pub(crate) static STORES: &[Registered] = &[
     },
 ];
 
-/// A feature of this crate that builds a store in.
+/// A feature of this crate that builds a store or a service in.
 pub(crate) struct Feature {
     pub(crate) name: &'static str,
     built_in: bool,
-    /// The first words of its stores' names and addresses: if they are not built in, nothing else is known of them.
+    /// The first words of its stores' names and addresses, or its commands: if they are not built in, nothing else is known of
+    /// them.
     words: &'static [&'static str],
 }
 
@@ -172,7 +173,16 @@ static FEATURES: &[Feature] = &[
     feature!("nats", "nats", "tls"),
 ];
 
-/// The features that are not built in.
+/// Every feature that is a service, with its commands.
+static SERVICES: &[Feature] = &[feature!("gateway", "gateway", "collector"), feature!("serve", "serve")];
+
+/// How to build with a command that is not built in; none if it is, or no feature is known for it.
+pub(crate) fn missing_command(word: &str) -> Option<String> {
+    let feature = SERVICES.iter().find(|feature| !feature.built_in && feature.words.contains(&word))?;
+    Some(format!("{word} is {}", feature.remedy()))
+}
+
+/// The stores' features that are not built in.
 pub(crate) fn left_out() -> impl Iterator<Item = &'static Feature> {
     FEATURES.iter().filter(|feature| !feature.built_in)
 }
@@ -210,7 +220,10 @@ pub(crate) fn able(workload: &str) -> impl Iterator<Item = &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::args::Arguments;
 
     /// The words fit the stores that are built in; a store that is left out is known by these words alone.
     #[test]
@@ -226,6 +239,20 @@ mod tests {
             let registered = STORES.iter().any(|store| store.kind.name == feature.name);
             assert_eq!(registered, feature.built_in, "{}", feature.name);
         }
+    }
+
+    /// A command is there, or it is told how to have it.
+    #[test]
+    fn every_service_is_known_by_its_feature() {
+        let command = Arguments::command();
+        for (feature, word) in
+            SERVICES.iter().flat_map(|each| each.words.iter().map(move |word| (each, word)))
+        {
+            assert_eq!(command.find_subcommand(word).is_some(), feature.built_in, "{word}");
+            let remedy = format!("{word} is not in this build: build with --features {}", feature.name);
+            assert_eq!(missing_command(word), (!feature.built_in).then_some(remedy), "{word}");
+        }
+        assert_eq!(missing_command("inventory"), None);
     }
 
     #[test]
