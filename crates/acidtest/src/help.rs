@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use acidtest_workloads::{Workload, WorkloadKind, workload};
+use acidtest_workloads::{Workload, WorkloadKind, WorkloadSpec, workload};
 use clap::{Command, CommandFactory, error::ErrorKind};
 
 use crate::{args::Arguments, parameter_arguments};
@@ -48,9 +48,9 @@ fn about(command: Command, kind: &WorkloadKind) -> Command {
 /// line of usage.
 fn without_effect(kind: &WorkloadKind) -> Vec<&'static str> {
     let usual = (kind.with)(&serde_json::Map::new()).ok();
-    let is_so = |of: fn(&dyn Workload) -> bool| usual.as_deref().is_some_and(of);
-    let replays = is_so(|workload| workload.replays());
-    let has_clients = is_so(|workload| workload.clients().is_some());
+    let is_so = |of: fn(&WorkloadSpec) -> bool| usual.as_deref().map(Workload::spec).is_some_and(of);
+    let replays = is_so(|spec| spec.replays);
+    let has_clients = is_so(|spec| spec.clients.is_some());
     let rows =
         [("what", true), ("trace", !replays), ("clients", has_clients), ("fits", kind.demand.is_none())];
     rows.into_iter().filter_map(|(option, is_idle)| is_idle.then_some(option)).collect()

@@ -105,7 +105,7 @@ impl Needs {
 /// How the clients of an order are driven, as `--dry-run` says it.
 pub(crate) fn load(order: &Order) -> String {
     let Order { plan, grid, .. } = order;
-    let comes_and_goes = grid.workloads.iter().any(|workload| workload.visits().is_some());
+    let comes_and_goes = grid.workloads.iter().any(|workload| workload.spec().ramp.is_some());
     let who = clients(&distinct(grid.cells.iter().map(|cell| cell.clients)));
     let driven = match (&plan.capacity, plan.rates.as_slice()) {
         (Some(search), _) => {

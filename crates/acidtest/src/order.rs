@@ -80,7 +80,9 @@ fn completed(
     find: Find<'_>,
 ) -> Result<Order, Failure> {
     plan_check::check_effect(&plan, asked, &grid, &targets)?;
-    if !cfg!(feature = "gateway") && grid.workloads.iter().any(|workload| !workload.front().is_empty()) {
+    if !cfg!(feature = "gateway")
+        && grid.workloads.iter().any(|workload| !workload.spec().services.is_empty())
+    {
         return Err(Failure::Usage(format!(
             "{} needs a gateway, and this acidtest was built without one\n  remedy: build it with --features gateway",
             plan.workload
@@ -114,7 +116,7 @@ struct Connected {
 impl Connected {
     fn of(plan: &Plan, grid: &Grid, targets: &[Target]) -> Self {
         let processes = plan.client_processes().unwrap_or(1).max(1);
-        let comes = |cell: &&Cell| grid.workloads[cell.workload].visits().is_some();
+        let comes = |cell: &&Cell| grid.workloads[cell.workload].spec().ramp.is_some();
         let stays = |cell: &&Cell| !comes(cell) && targets[cell.target].kind().hosting == Hosting::Program;
         let most = |which: &dyn Fn(&&Cell) -> bool| {
             let clients = grid.cells.iter().filter(which).map(|cell| cell.clients).max();
@@ -158,9 +160,9 @@ fn parsed(stores: &[String]) -> Result<Vec<Target>, Failure> {
 pub(crate) fn driven_seconds(plan: &Plan, grid: &Grid) -> Option<(f64, f64)> {
     let each = plan.warmup.0 + plan.duration.0;
     let Some(search) = &plan.capacity else {
-        let of = |cell: &Cell| match grid.workloads[cell.workload].visits() {
+        let of = |cell: &Cell| match grid.workloads[cell.workload].spec().ramp {
             // their clients come over the ramp, and do not stay for a time
-            Some(visits) => Some(visits.ramp),
+            Some(ramp) => Some(ramp.length),
             None if plan.ops.is_some() || plan.trace.is_some() => None,
             None => Some(each),
         };
@@ -179,7 +181,7 @@ pub(crate) fn driven_seconds(plan: &Plan, grid: &Grid) -> Option<(f64, f64)> {
 /// Settles the values of a run's plan that its workload decides. A saved plan keeps them unsettled: if the workload's
 /// parameters in it are changed, the defaults apply.
 pub(crate) fn settle(order: &mut Order) {
-    if !order.grid.workloads.iter().any(|workload| workload.warms_up()) {
+    if !order.grid.workloads.iter().any(|workload| workload.spec().warms_up) {
         order.plan.warmup = Span(Duration::ZERO);
     }
     if order.plan.trace.is_some() {
@@ -260,8 +262,8 @@ pub(crate) fn going_on(
     plan_check::check(&begun.plan, &GivenOptions::of(&begun.plan)).map_err(of_file)?;
     let mut grid = Grid::of(&begun.plan, &targets).map_err(of_file)?;
     let same = |(cell, then): (&Cell, &CellResult)| {
-        let workload = &*grid.workloads[cell.workload];
-        let unmade = cell.unmade(&targets[cell.target], workload, &grid.faults[cell.faults]);
+        let spec = grid.workloads[cell.workload].spec();
+        let unmade = cell.unmade(&targets[cell.target], spec, &grid.faults[cell.faults]);
         unmade.dimensions() == then.dimensions()
     };
     if grid.cells.len() != begun.cells.len() || !grid.cells.iter().zip(&begun.cells).all(same) {
@@ -620,7 +622,7 @@ mod tests {
     /// Written plans of every workload, with each parameter.
     fn plans() -> Vec<String> {
         let plan = |kind: &acidtest_workloads::WorkloadKind| {
-            let parameters = (kind.with)(&Values::new()).unwrap().values().into_iter().collect();
+            let parameters = (kind.with)(&Values::new()).unwrap().spec().values.clone().into_iter().collect();
             let plan = Plan {
                 rates: vec![100.0],
                 ops: Some(10),

@@ -178,7 +178,7 @@ fn of_queue(kind: &StoreKind, labels: &[&str]) -> Vec<String> {
 /// The reason why a store refuses a queue of these parameters, if it does.
 fn refusal(kind: &StoreKind, parameters: &Parameters) -> Option<&'static str> {
     let queue = Queue::new(parameters.clone()).unwrap();
-    (kind.refuses)(&queue.request("queue", Lock::None))
+    (kind.refuses)(&queue.spec().request(Lock::None))
 }
 
 fn plain() -> Parameters {

@@ -29,7 +29,7 @@ const GROUPS: usize = 6;
 pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
     let count = |cell: &CellResult| {
         let kind = workload(&result.plan.workload)?;
-        (kind.with)(&cell.parameters).ok()?.rates_count()
+        (kind.with)(&cell.parameters).ok()?.spec().rates_count.clone()
     };
     let driven = result.cells.iter().filter(|cell| !cell.trials.is_empty());
     let counted = distinct(driven.filter_map(count));

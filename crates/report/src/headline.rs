@@ -7,7 +7,7 @@ use acidtest_model::{
     figure::{bytes, offered, percent},
 };
 use acidtest_results::{ArrivalKind, CellResult, RunResult, conditions, dimensions::Names, distinct};
-use acidtest_workloads::Visits;
+use acidtest_workloads::Ramp;
 
 pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
     let plan = &result.plan;
@@ -77,22 +77,22 @@ const IN_WORDS: [&str; 5] = ["warmup", "arrivals", "duty", "trace", "seed"];
 
 pub(crate) fn driving(result: &RunResult) -> String {
     let plan = &result.plan;
-    let visits = visits(result);
+    let ramp = ramp(result);
     let spaced = match plan.arrivals {
         ArrivalKind::Constant => "evenly spaced",
         ArrivalKind::Poisson => "Poisson",
     };
     let arrivals = match plan.rates.as_slice() {
         _ if plan.capacity.is_some() => format!("open loop at rates that were searched, {spaced}"),
-        [] if visits.is_some_and(|visits| visits.stay) => "open loop, evenly spaced".to_owned(),
-        [] if visits.is_some() => "which come and go".to_owned(),
+        [] if ramp.is_some_and(|ramp| ramp.stay) => "open loop, evenly spaced".to_owned(),
+        [] if ramp.is_some() => "which come and go".to_owned(),
         [] => "closed loop".to_owned(),
         rates => {
             let rates: Vec<String> = rates.iter().map(|each| offered(*each)).collect();
             format!("open loop, {} ops/s offered, {spaced}", rates.join(" | "))
         }
     };
-    let extent = match (visits, plan.trace, plan.ops) {
+    let extent = match (ramp, plan.trace, plan.ops) {
         (Some(_), ..) => String::new(),
         (None, Some(length), _) => format!(" · a replayed sequence of {} operations", count(length)),
         (None, None, Some(ops)) => format!(" · {} operations after {} warm-up", count(ops), plan.warmup),
@@ -138,9 +138,9 @@ pub(crate) fn driving(result: &RunResult) -> String {
 }
 
 /// How the clients of the first cell come and go, where they do.
-fn visits(result: &RunResult) -> Option<Visits> {
+fn ramp(result: &RunResult) -> Option<Ramp> {
     let kind = acidtest_workloads::workload(&result.plan.workload)?;
-    (kind.with)(&result.cells.first()?.parameters).ok()?.visits()
+    (kind.with)(&result.cells.first()?.parameters).ok()?.spec().ramp
 }
 
 /// The durability level that was read back of all cells that were run; none where they differ.

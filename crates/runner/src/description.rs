@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use acidtest_engine::Load;
 use acidtest_model::{Address, Durability, Role, Secret, StoreError, Tls};
-use acidtest_workloads::{Place, TrialSetup, Values, Workload, WorkloadTrial, hosted::HostedTrial};
+use acidtest_workloads::{
+    Place, TrialSetup, Values, Workload, WorkloadSpec, WorkloadTrial, hosted::HostedTrial,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::OpenOptions;
@@ -88,8 +90,8 @@ impl TrialDescription {
 
     /// The load, with the names of the workload's operations.
     #[must_use]
-    pub fn load(&self, workload: &dyn Workload) -> Load {
-        Load { operations: workload.operations(), spans: workload.spans(), ..self.load.clone() }
+    pub fn load(&self, workload: &WorkloadSpec) -> Load {
+        Load { operations: workload.operations, spans: workload.spans, ..self.load.clone() }
     }
 
     /// The trial as the host of an embedded store knows it.

@@ -44,7 +44,11 @@ impl Footprint {
             let keeping = size.ledger_bytes.saturating_mul(processes).saturating_add(size.audit_bytes);
             judging = judging.max(driving.saturating_add(keeping));
             if targets[cell.target].address.is_none() {
-                stores.entry(cell.setting()).or_default().add(cell.clients, workload.data(), &size);
+                stores.entry(cell.setting()).or_default().add(
+                    cell.clients,
+                    workload.spec().data.as_deref(),
+                    &size,
+                );
             }
         }
         let mut footprint = Self { memory_bytes: judging, disk_bytes: 0 };
@@ -73,7 +77,7 @@ pub(crate) fn server_size(
     let mut held = Held::default();
     for cell in cells.iter().filter(|cell| cell.setting() == setting) {
         let workload = &workloads[cell.workload];
-        held.add(cell.clients, workload.data(), &workload.size(cell.clients, plan.trace));
+        held.add(cell.clients, workload.spec().data.as_deref(), &workload.size(cell.clients, plan.trace));
     }
     ServerSize { clients: held.clients, data_bytes: held.taken(OF_MEMORY) }
 }
@@ -90,11 +94,11 @@ struct Held {
 }
 
 impl Held {
-    fn add(&mut self, clients: u32, description: Option<String>, size: &DataSize) {
+    fn add(&mut self, clients: u32, description: Option<&str>, size: &DataSize) {
         self.clients = self.clients.max(clients);
         let added = [size.rows, size.bytes];
         match description {
-            Some(data) => _ = self.left.insert(data, added),
+            Some(data) => _ = self.left.insert(data.to_owned(), added),
             None => self.own = [0, 1].map(|which| self.own[which].max(added[which])),
         }
     }
@@ -118,9 +122,9 @@ mod tests {
     fn a_server_has_room_for_what_trials_leave_and_for_the_largest_of_their_own() {
         let size = |rows, bytes| DataSize { rows, bytes, ..DataSize::default() };
         let mut held = Held::default();
-        held.add(4, Some("a".to_owned()), &size(10, 1_000));
-        held.add(8, Some("a".to_owned()), &size(10, 1_000));
-        held.add(2, Some("b".to_owned()), &size(1, 50));
+        held.add(4, Some("a"), &size(10, 1_000));
+        held.add(8, Some("a"), &size(10, 1_000));
+        held.add(2, Some("b"), &size(1, 50));
         held.add(1, None, &size(5, 200_000));
         held.add(1, None, &size(7, 100));
         assert_eq!(held.clients, 8);

@@ -9,7 +9,7 @@ use acidtest_model::{
 };
 use acidtest_observe::usable_cores;
 use acidtest_results::{ArrivalKind, CellResult, OPTIONS, Plan};
-use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
+use acidtest_workloads::{Ramp, RunningService, Values, WORKLOADS, Workload, WorkloadKind, WorkloadSpec};
 use serde_json::Value;
 
 use crate::{Failure, Target, threads::suitable};
@@ -68,7 +68,7 @@ impl Cell {
 
     /// Its result as long as nothing of it was made.
     #[must_use]
-    pub fn unmade(&self, target: &Target, workload: &dyn Workload, faults: &Faults) -> CellResult {
+    pub fn unmade(&self, target: &Target, spec: &WorkloadSpec, faults: &Faults) -> CellResult {
         let kind = target.kind();
         CellResult {
             store: kind.name.to_owned(),
@@ -76,19 +76,19 @@ impl Cell {
             address: target.address.as_ref().map(ToString::to_string),
             embedded: kind.hosting != Hosting::Program,
             lock: self.lock,
-            lock_how: lock_how(kind, workload, self.lock).to_owned(),
+            lock_how: lock_how(kind, spec, self.lock).to_owned(),
             host_round_trip_ns: None,
             threads: None,
-            decides: workload.decides(),
-            without: workload.without(self.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
+            decides: spec.decides,
+            without: spec.without(self.lock).into_iter().map(str::to_owned).collect(),
             durability_asked: (!target.keeps_durability()).then_some(self.durability),
             tls: self.tls,
             faults: faults.clone(),
             clients: self.clients,
-            scheduled: workload.scheduled(),
+            scheduled: spec.scheduled,
             rate: self.rate,
-            parameters: workload.values(),
-            headline: workload.headline(),
+            parameters: spec.values.clone(),
+            headline: spec.headline.clone(),
             effective: None,
             trials: Vec::new(),
             mean: None,
@@ -104,14 +104,14 @@ impl Cell {
         &self,
         plan: &Plan,
         target: &Target,
-        workload: &dyn Workload,
+        spec: &WorkloadSpec,
         faults: &Faults,
         is_probe: bool,
     ) -> String {
         let Self { tls, lock, clients, rate, .. } = self;
         let shown = target.shown();
-        let mut parts = vec![if workload.decides() { format!("{shown} {lock}") } else { shown }];
-        let cell = self.unmade(target, workload, faults);
+        let mut parts = vec![if spec.decides { format!("{shown} {lock}") } else { shown }];
+        let cell = self.unmade(target, spec, faults);
         let axes = OPTIONS.iter().filter(|option| option.typed(plan).len() > 1);
         parts.extend(axes.filter_map(|option| match option.key {
             "stores" | "locks" | "rates" => None,
@@ -124,7 +124,7 @@ impl Cell {
             None if is_probe => parts.push("closed loop".to_owned()),
             _ => {}
         }
-        let values = workload.values();
+        let values = &spec.values;
         let axes =
             plan.parameters.iter().filter(|(_, value)| value.as_array().is_some_and(|list| list.len() > 1));
         parts.extend(axes.filter_map(|(name, _)| {
@@ -136,24 +136,23 @@ impl Cell {
 
     /// The load that its trials are driven with. `blocking`: each client holds a thread of its own.
     #[must_use]
-    pub fn load(&self, plan: &Plan, workload: &dyn Workload, blocking: bool, seed: u64) -> Load {
-        let visits = workload.visits();
-        let extent = match (&visits, plan.trace, plan.ops) {
-            (Some(visits), ..) => Extent::Operations(visits.operations * u64::from(self.clients)),
+    pub fn load(&self, plan: &Plan, spec: &WorkloadSpec, blocking: bool, seed: u64) -> Load {
+        let extent = match (spec.ramp, plan.trace, plan.ops) {
+            (Some(ramp), ..) => Extent::Operations(ramp.operations * u64::from(self.clients)),
             (None, Some(count), _) | (None, None, Some(count)) => Extent::Operations(count),
             (None, None, None) => Extent::Time(plan.duration.0),
         };
-        let closed = Load::closed(workload.operations(), extent);
+        let closed = Load::closed(spec.operations, extent);
         let load = Load {
-            spans: workload.spans(),
-            scheduled: workload.scheduled().map(|clients| clients as usize),
+            spans: spec.spans,
+            scheduled: spec.scheduled.map(|clients| clients as usize),
             arrivals: match (self.rate, plan.arrivals) {
                 (None, _) => Arrivals::Closed,
                 (Some(rate), ArrivalKind::Constant) => Arrivals::Constant(rate),
                 (Some(rate), ArrivalKind::Poisson) => Arrivals::Poisson(rate),
             },
             // a sequence has to begin with its first operation, so it has no warm-up
-            warmup: if plan.trace.is_some() || !workload.warms_up() { Duration::ZERO } else { plan.warmup.0 },
+            warmup: if plan.trace.is_some() || !spec.warms_up { Duration::ZERO } else { plan.warmup.0 },
             timeout: plan.timeout.0,
             connect_timeout: plan.connect_timeout.0,
             max_retries: plan.max_retries,
@@ -164,11 +163,11 @@ impl Cell {
             seed,
             ..closed
         };
-        match (visits, extent) {
-            (Some(Visits { ramp, stay, give_up, retry, .. }), Extent::Operations(count)) => Load {
-                ramp: (!stay).then_some(ramp),
+        match (spec.ramp, extent) {
+            (Some(Ramp { length, stay, give_up, retry, .. }), Extent::Operations(count)) => Load {
+                ramp: (!stay).then_some(length),
                 arrivals: if stay {
-                    Arrivals::Constant(count as f64 / ramp.as_secs_f64())
+                    Arrivals::Constant(count as f64 / length.as_secs_f64())
                 } else {
                     Arrivals::Closed
                 },
@@ -183,8 +182,8 @@ impl Cell {
 
     /// How long faults can be brought about in its trials.
     #[must_use]
-    pub fn length(plan: &Plan, workload: &dyn Workload) -> Duration {
-        workload.visits().map_or(plan.duration.0, |visits| visits.ramp)
+    pub fn length(plan: &Plan, spec: &WorkloadSpec) -> Duration {
+        spec.ramp.map_or(plan.duration.0, |ramp| ramp.length)
     }
 }
 
@@ -217,27 +216,28 @@ impl Grid {
             // own
             let levels = plan.durability.iter().take(if each.keeps_durability() { 1 } else { usize::MAX });
             for (workload, with) in grid.workloads.iter().enumerate() {
-                let loads = loads(plan, &**with);
-                let locks = locks(&**with, &plan.locks);
-                let encryptions = encryptions(plan, each, &**with);
+                let spec = with.spec();
+                let loads = loads(plan, spec);
+                let locks = locks(spec, &plan.locks);
+                let encryptions = encryptions(plan, each, spec);
                 let with_lock = |durability| locks.iter().map(move |lock| (durability, lock));
                 let settings = levels.clone().flat_map(with_lock);
                 for ((&durability, &lock), &tls) in
                     settings.flat_map(|setting| encryptions.iter().map(move |tls| (setting, tls)))
                 {
-                    let able = check(each, kind.name, &**with, durability, lock);
-                    if let Err(why) = able.and_then(|()| check_tls(each, &**with, tls)) {
+                    let able = check(each, spec, durability, lock);
+                    if let Err(why) = able.and_then(|()| check_tls(each, spec, tls)) {
                         refused.lacking.insert(why);
                         continue;
                     }
-                    let fits = check_embedded(&**with, each, durability)
-                        .and_then(|()| check_others_table(&**with, each, &plan.namespace));
+                    let fits = check_embedded(spec, each, durability)
+                        .and_then(|()| check_others_table(spec, each, &plan.namespace));
                     if let Err(why) = fits {
                         refused.unfit.insert(why);
                         continue;
                     }
                     for (index, faults) in grid.faults.iter().enumerate() {
-                        if let Err(why) = check_faults(faults, each, plan, &**with, lock) {
+                        if let Err(why) = check_faults(faults, each, plan, spec, lock) {
                             refused.unfit.insert(why);
                             continue;
                         }
@@ -276,9 +276,9 @@ impl Grid {
     fn assign_threads(&mut self, plan: &Plan, targets: &[Target]) {
         let cores = usable_cores();
         let suits = |cell: &Cell| {
-            let visits = self.workloads[cell.workload].visits();
+            let ramp = self.workloads[cell.workload].spec().ramp;
             // what is due must begin in time, whoever else is at work
-            let is_closed = cell.rate.is_none() && plan.capacity.is_none() && visits.is_none();
+            let is_closed = cell.rate.is_none() && plan.capacity.is_none() && ramp.is_none();
             let target = &targets[cell.target];
             let is_here = target.address.as_ref().is_none_or(Address::is_on_this_machine);
             let is_server = target.kind().hosting != Hosting::InMemory;
@@ -297,8 +297,8 @@ impl Grid {
 }
 
 /// Every combination of a number of clients and a rate.
-fn loads(plan: &Plan, workload: &dyn Workload) -> Vec<(u32, Option<f64>)> {
-    let clients = workload.clients().map_or_else(|| plan.clients.clone(), |own| vec![own]);
+fn loads(plan: &Plan, spec: &WorkloadSpec) -> Vec<(u32, Option<f64>)> {
+    let clients = spec.clients.map_or_else(|| plan.clients.clone(), |own| vec![own]);
     let rates: Vec<Option<f64>> =
         if plan.rates.is_empty() { vec![None] } else { plan.rates.iter().copied().map(Some).collect() };
     clients.iter().flat_map(|clients| rates.iter().map(|rate| (*clients, *rate))).collect()
@@ -374,11 +374,11 @@ fn wrong(kind: &WorkloadKind, values: &Values, error: &str) -> Failure {
 }
 
 /// The lock modes that have an effect on a workload, of those asked for.
-fn locks(workload: &dyn Workload, asked: &[Lock]) -> Vec<Lock> {
-    match workload.lock() {
+fn locks(spec: &WorkloadSpec, asked: &[Lock]) -> Vec<Lock> {
+    match spec.lock {
         Some(only) => vec![only],
         // a lock that is kept by another server would be taken in vain
-        None if !workload.decides() => {
+        None if !spec.decides => {
             vec![asked.iter().copied().find(|lock| *lock != Lock::Hard).unwrap_or(Lock::None)]
         }
         None => asked.to_vec(),
@@ -386,18 +386,12 @@ fn locks(workload: &dyn Workload, asked: &[Lock]) -> Vec<Lock> {
 }
 
 /// Whether the store can do the combination; the error is the reason why not.
-fn check(
-    target: &Target,
-    workload_name: &str,
-    workload: &dyn Workload,
-    durability: Durability,
-    lock: Lock,
-) -> Result<(), String> {
-    let kind = target.kind();
-    if let Support::No(why) = kind.workload(workload_name) {
-        return Err(format!("{} cannot carry {workload_name}: {why}", kind.name));
+fn check(target: &Target, spec: &WorkloadSpec, durability: Durability, lock: Lock) -> Result<(), String> {
+    let (kind, name) = (target.kind(), spec.name);
+    if let Support::No(why) = kind.workload(name) {
+        return Err(format!("{} cannot carry {name}: {why}", kind.name));
     }
-    if let (Support::No(why), true) = (kind.lock(lock), workload.decides()) {
+    if let (Support::No(why), true) = (kind.lock(lock), spec.decides) {
         let has = Lock::ALL.into_iter().filter(|each| kind.lock(*each).is_yes()).map(Lock::name);
         return Err(lacks(kind, "lock", lock.name(), why, has));
     }
@@ -407,30 +401,31 @@ fn check(
             Durability::ALL.into_iter().filter(|each| kind.durability(*each).is_yes()).map(Durability::name);
         return Err(lacks(kind, "durability", durability.name(), why, has));
     }
-    if let Some(level) = workload.isolation()
+    if let Some(level) = spec.isolation
         && let Support::No(why) = kind.isolation(level)
     {
         return Err(format!("{} has no isolation level {level}: {why}", kind.name));
     }
-    if let (2.., Support::No(why)) = (workload.transaction(), kind.transactions) {
+    if let (2.., Support::No(why)) = (spec.transaction, kind.transactions) {
         return Err(format!("{} has no transactions of several operations: {why}", kind.name));
     }
-    if let (true, Support::No(why)) = (workload.refreshes(), kind.refresh) {
+    if let (true, Support::No(why)) = (spec.refreshes, kind.refresh) {
         return Err(format!("{} knows no refresh: {why}; leave --refresh out", kind.name));
     }
-    let request = workload.request(workload_name, lock);
+    let request = spec.request(lock);
     match (kind.refuses)(&request) {
-        Some(why) if workload.decides() => {
-            Err(format!("{} cannot carry {workload_name} with lock {lock} as asked: {why}", kind.name))
+        Some(why) if spec.decides => {
+            Err(format!("{} cannot carry {name} with lock {lock} as asked: {why}", kind.name))
         }
-        Some(why) => Err(format!("{} cannot carry {workload_name} as asked: {why}", kind.name)),
+        Some(why) => Err(format!("{} cannot carry {name} as asked: {why}", kind.name)),
         None => Ok(()),
     }
 }
 
 /// Whether clients' connections have TLS: as the plan says, but where an address of the user's own says it by itself.
-fn encryptions(plan: &Plan, target: &Target, workload: &dyn Workload) -> Vec<Encryption> {
-    let said = workload.speaks_tls().or(target.address.as_ref().map(|address| address.tls.is_some()));
+fn encryptions(plan: &Plan, target: &Target, spec: &WorkloadSpec) -> Vec<Encryption> {
+    let running = spec.running_service.as_ref().map(|service| service.tls);
+    let said = running.or(target.address.as_ref().map(|address| address.tls.is_some()));
     match said {
         Some(true) => vec![Encryption::On],
         Some(false) => vec![Encryption::Off],
@@ -439,12 +434,12 @@ fn encryptions(plan: &Plan, target: &Target, workload: &dyn Workload) -> Vec<Enc
 }
 
 /// Whether the connections to a private server can be encrypted as asked; the error is the reason why not.
-fn check_tls(target: &Target, workload: &dyn Workload, tls: Encryption) -> Result<(), String> {
+fn check_tls(target: &Target, spec: &WorkloadSpec, tls: Encryption) -> Result<(), String> {
     let kind = target.kind();
     match kind.tls {
         _ if target.address.is_some() || tls == Encryption::Off => Ok(()),
         // its clients speak to a gateway
-        Support::No(_) if kind.hosting == Hosting::Embedded && !workload.front().is_empty() => Ok(()),
+        Support::No(_) if kind.hosting == Hosting::Embedded && !spec.services.is_empty() => Ok(()),
         Support::No(why) => Err(format!("{} has no TLS: {why}; leave --tls out", kind.name)),
         Support::Yes(_) => Ok(()),
     }
@@ -455,7 +450,7 @@ fn check_faults(
     faults: &Faults,
     target: &Target,
     plan: &Plan,
-    workload: &dyn Workload,
+    spec: &WorkloadSpec,
     lock: Lock,
 ) -> Result<(), String> {
     let kind = target.kind();
@@ -476,7 +471,7 @@ fn check_faults(
     }
     if faults.0.iter().any(|fault| fault.disruption == Disruption::Disconnect)
         && kind.hosting != Hosting::Program
-        && workload.visits().is_none()
+        && spec.ramp.is_none()
     {
         return Err(format!(
             "{} has no connections for --fault {faults}: it runs in the process of its clients; a server has some",
@@ -492,10 +487,10 @@ fn check_faults(
             kind.name
         ));
     }
-    let front = workload.front();
-    check_services(faults, &front)?;
+    let services = &spec.services;
+    check_services(faults, services)?;
     // the last one is what stores
-    if let (true, Some(last)) = (faults.hit(Role::Server), front.last())
+    if let (true, Some(last)) = (faults.hit(Role::Server), services.last())
         && kind.hosting == Hosting::Embedded
     {
         return Err(format!(
@@ -504,10 +499,10 @@ fn check_faults(
         ));
     }
     if target.address.is_some() {
-        return check_commands(faults, target, plan, &front);
+        return check_commands(faults, target, plan, services);
     }
     let hits_locks = faults.hit(Role::Locks);
-    let has_service = kind.lock_service && lock == Lock::Hard && workload.decides();
+    let has_service = kind.lock_service && lock == Lock::Hard && spec.decides;
     if hits_locks && !has_service {
         return Err(format!(
             "{} with lock {lock} has no lock service for --fault {faults}; elasticsearch has one with lock hard",
@@ -524,9 +519,9 @@ fn check_faults(
 }
 
 /// Whether a gateway in front of an embedded store leaves it the durability level, and can do what is asked for.
-fn check_embedded(workload: &dyn Workload, target: &Target, durability: Durability) -> Result<(), String> {
+fn check_embedded(spec: &WorkloadSpec, target: &Target, durability: Durability) -> Result<(), String> {
     let kind = target.kind();
-    if workload.visits().is_none() || kind.hosting != Hosting::Embedded {
+    if spec.ramp.is_none() || kind.hosting != Hosting::Embedded {
         return Ok(());
     }
     if durability != Durability::Disk {
@@ -535,7 +530,7 @@ fn check_embedded(workload: &dyn Workload, target: &Target, durability: Durabili
             kind.name
         ));
     }
-    if let Some(collectors @ 2..) = workload.collectors() {
+    if let Some(collectors @ 2..) = spec.collectors {
         return Err(format!(
             "{} takes one transaction at a time: leave --collectors {collectors} out",
             kind.name
@@ -545,8 +540,8 @@ fn check_embedded(workload: &dyn Workload, target: &Target, durability: Durabili
 }
 
 /// Whether a gateway that runs already can store in this table there. What is in the run's namespace is removed with it.
-fn check_others_table(workload: &dyn Workload, target: &Target, namespace: &str) -> Result<(), String> {
-    let Some(table) = workload.others_table() else { return Ok(()) };
+fn check_others_table(spec: &WorkloadSpec, target: &Target, namespace: &str) -> Result<(), String> {
+    let Some(RunningService { table, .. }) = &spec.running_service else { return Ok(()) };
     let name = target.kind().name;
     let Some(address) = &target.address else {
         return Err(format!(
@@ -580,9 +575,9 @@ fn check_others_table(workload: &dyn Workload, target: &Target, namespace: &str)
 }
 
 /// Whether the services that faults are for are among those in front of the store.
-fn check_services(faults: &Faults, front: &[Role]) -> Result<(), String> {
+fn check_services(faults: &Faults, services: &[Role]) -> Result<(), String> {
     let broker = "the workload logs has one with --queue rabbitmq or nats";
-    let services = [
+    let known = [
         (
             Role::Gateway,
             "no gateway of acidtest's own",
@@ -591,14 +586,14 @@ fn check_services(faults: &Faults, front: &[Role]) -> Result<(), String> {
         (Role::Queue, "no broker", broker),
         (Role::Collector, "no collector of its own", broker),
     ];
-    let missing = services.into_iter().find(|(role, ..)| faults.hit(*role) && !front.contains(role));
+    let missing = known.into_iter().find(|(role, ..)| faults.hit(*role) && !services.contains(role));
     missing.map_or(Ok(()), |(_, none, has)| Err(format!("--fault {faults}: there is {none}; {has}")))
 }
 
 /// Whether there is a command for each fault on a server of the user's own. The services in front of it are the lab's.
-fn check_commands(faults: &Faults, target: &Target, plan: &Plan, front: &[Role]) -> Result<(), String> {
+fn check_commands(faults: &Faults, target: &Target, plan: &Plan, services: &[Role]) -> Result<(), String> {
     let kind = target.kind();
-    let on_theirs = |fault: &&Fault| !front.contains(&fault.target.role());
+    let on_theirs = |fault: &&Fault| !services.contains(&fault.target.role());
     if kind.hosting != Hosting::Program && faults.0.iter().any(|fault| on_theirs(&fault)) {
         return Err(format!(
             "--fault {faults} is not for a file of your own, {}; --store {} makes one",
@@ -675,9 +670,9 @@ impl Refused {
 }
 
 /// How the store applies a lock mode, in its own words.
-pub(crate) fn lock_how(kind: &StoreKind, workload: &dyn Workload, lock: Lock) -> &'static str {
+pub(crate) fn lock_how(kind: &StoreKind, spec: &WorkloadSpec, lock: Lock) -> &'static str {
     match kind.lock(lock) {
-        _ if !workload.decides() => NOTHING_TO_PROTECT,
+        _ if !spec.decides => NOTHING_TO_PROTECT,
         Support::Yes(how) | Support::No(how) => how,
     }
 }

@@ -6,7 +6,7 @@ use acidtest_engine::{Extent, Load, Measurement, Outcome, Trial};
 use acidtest_model::Lock;
 use acidtest_observe::usable_cores;
 use acidtest_results::{Harness, Windows};
-use acidtest_workloads::{Place, Store, TrialSetup, Workload};
+use acidtest_workloads::{Place, Store, TrialSetup, Workload, WorkloadSpec};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Failure;
@@ -37,7 +37,7 @@ pub(crate) fn measure(
     length: Duration,
     seed: u64,
 ) -> Result<Harness, Failure> {
-    let clients = workload.clients().unwrap_or(a_thread);
+    let clients = workload.spec().clients.unwrap_or(a_thread);
     let mut window = WINDOW.max(TURNS * clients);
     let enough = (length / 10).clamp(SHORTEST, LONGEST);
     let (mut costs, mut operations) = (Vec::new(), 0);
@@ -46,7 +46,7 @@ pub(crate) fn measure(
     let begun = Instant::now();
     while begun.elapsed() < enough || (costs.is_empty() && window < LONGEST) {
         let (spent, measurement) = drive(workload, null, clients, window, seed)?;
-        let (units, cost) = cost(workload, clients, spent, &measurement);
+        let (units, cost) = cost(workload.spec(), clients, spent, &measurement);
         if units >= FEWEST {
             costs.push(cost);
             operations += units;
@@ -66,7 +66,7 @@ pub(crate) fn measure(
         nanoseconds_per_operation: costs.get(costs.len() / 4).copied().unwrap_or(0.0),
         operations,
         cores: usable_cores(),
-        unit: workload.unit(),
+        unit: workload.spec().unit.clone(),
         windows,
     })
 }
@@ -84,10 +84,10 @@ fn drive(
     let trial = workload.trial(TrialSetup::new(Lock::Native, seed, clients));
     let tasks = (0..clients).map(|_| trial.client(null, &place)).collect::<Result<Vec<_>, _>>()?;
     let load = Load {
-        spans: workload.spans(),
+        spans: workload.spec().spans,
         threads: 1,
         seed,
-        ..Load::closed(workload.operations(), Extent::Time(window))
+        ..Load::closed(workload.spec().operations, Extent::Time(window))
     };
     let driver = Trial::new(load, tasks.len());
     let before = cpu();
@@ -98,14 +98,14 @@ fn drive(
 /// Number of operations in a window that throughput counts, and the nanoseconds of each, including the operations of
 /// other clients that it needs: a message that is consumed was published. Clients of a thread have equal shares of
 /// the time.
-fn cost(workload: &dyn Workload, clients: u32, spent: Duration, measurement: &Measurement) -> (u64, f64) {
-    let counted = workload.counted();
+fn cost(spec: &WorkloadSpec, clients: u32, spent: Duration, measurement: &Measurement) -> (u64, f64) {
+    let WorkloadSpec { counted, scheduled, .. } = spec;
     let of = |is_counted: bool| -> u64 {
         let kinds = measurement.operations.iter().filter(|each| counted.contains(&each.name) == is_counted);
-        let units = |name| if is_counted { workload.units(name).max(1).into() } else { 1 };
+        let units = |name| if is_counted { spec.units(name).max(1).into() } else { 1 };
         kinds.map(|each| each.count(Outcome::Ok) * units(each.name)).sum()
     };
-    let others = workload.scheduled().map_or(0.0, |first| f64::from(first) / f64::from(clients.max(1)));
+    let others = scheduled.map_or(0.0, |first| f64::from(first) / f64::from(clients.max(1)));
     let nanoseconds = spent.as_nanos() as f64;
     let each = |share: f64, done: u64| if done > 0 { nanoseconds * share / done as f64 } else { 0.0 };
     let units = of(true);
@@ -172,7 +172,7 @@ mod tests {
             if all > 0 { Ok((spent, measurement)) } else { Err("no message".to_owned()) }
         });
         let done = |name: &str| done(&measurement, name);
-        let (units, cost) = cost(&*workload, 4, spent, &measurement);
+        let (units, cost) = cost(workload.spec(), 4, spent, &measurement);
         let nanoseconds = spent.as_nanos() as f64;
         let expected =
             nanoseconds / 4.0 / done("publish") as f64 + nanoseconds * 0.75 / done("consume") as f64;

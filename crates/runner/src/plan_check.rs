@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_model::{Address, Faults, Hosting, IdleOption, Measure, Objective, Span, count};
 use acidtest_results::{CELLS, InSearch, OPTIONS, Plan, PlanOption, RefusedKind, Takes, option_of};
-use acidtest_workloads::Workload;
+use acidtest_workloads::WorkloadSpec;
 use serde_json::Value;
 
 use crate::{
@@ -173,19 +173,19 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
 }
 
 /// Refuses a search where no rate can be set, and objectives of operations that the workload does not do.
-fn searchable(plan: &Plan, workload: &dyn Workload, named: &impl Fn(&str) -> String) -> Result<(), Failure> {
+fn searchable(plan: &Plan, workload: &WorkloadSpec, named: &impl Fn(&str) -> String) -> Result<(), Failure> {
     let Some(search) = &plan.capacity else { return Ok(()) };
     let refused =
         |why: &str| Err(Failure::Usage(format!("{} has no capacity to search for: {why}", plan.workload)));
-    if workload.visits().is_some() {
+    if workload.ramp.is_some() {
         return refused(
             "its clients come over a ramp, do their share and leave, and no rate is set for them (--ramp, --clients)",
         );
     }
-    if !workload.is_paced() {
+    if !workload.is_paced {
         return refused("what was loaded is consumed as fast as it can be (--phase consume)");
     }
-    let known: Vec<&str> = workload.does().into_iter().chain(workload.spans().iter().copied()).collect();
+    let known: Vec<&str> = workload.does.iter().chain(workload.spans).copied().collect();
     let of = |objective: &Objective| {
         objective.operation.clone().map(|operation| (objective.to_string(), operation))
     };
@@ -193,7 +193,7 @@ fn searchable(plan: &Plan, workload: &dyn Workload, named: &impl Fn(&str) -> Str
         search.slo.iter().filter_map(of).find(|(_, operation)| !known.contains(&operation.as_str()));
     let of_span = |objective: &&Objective| {
         let named = objective.operation.as_deref();
-        objective.measure == Measure::Errors && named.is_some_and(|name| workload.spans().contains(&name))
+        objective.measure == Measure::Errors && named.is_some_and(|name| workload.spans.contains(&name))
     };
     if let Some(objective) = search.slo.iter().find(of_span) {
         return Err(Failure::refused(
@@ -220,9 +220,9 @@ fn searchable(plan: &Plan, workload: &dyn Workload, named: &impl Fn(&str) -> Str
 }
 
 /// Refuses faults that are not over by the end of the measured part, or of the ramp where clients come and go.
-fn in_time(plan: &Plan, workload: &dyn Workload, named: impl Fn(&str) -> String) -> Result<(), Failure> {
-    let (length, part, option) = match workload.visits() {
-        Some(visits) => (Span(visits.ramp), "ramp", "ramp"),
+fn in_time(plan: &Plan, workload: &WorkloadSpec, named: impl Fn(&str) -> String) -> Result<(), Failure> {
+    let (length, part, option) = match workload.ramp {
+        Some(ramp) => (Span(ramp.length), "ramp", "ramp"),
         None if plan.ops.is_some() || plan.trace.is_some() => return Ok(()),
         None => (plan.duration, "measured part", "duration"),
     };
@@ -337,7 +337,8 @@ pub fn check_effect(
 ) -> Result<(), Failure> {
     // workloads that are left out, because no store can do them, are not considered
     let with_cells: BTreeSet<usize> = grid.cells.iter().map(|cell| cell.workload).collect();
-    let workloads: Vec<&dyn Workload> = with_cells.into_iter().map(|index| &*grid.workloads[index]).collect();
+    let workloads: Vec<&WorkloadSpec> =
+        with_cells.into_iter().map(|index| grid.workloads[index].spec()).collect();
     let with_cells: BTreeSet<usize> = grid.cells.iter().map(|cell| cell.target).collect();
     let used: Vec<&Target> = with_cells.into_iter().map(|index| &targets[index]).collect();
     let locks_are_kept = grid.cells.iter().any(|cell| cell.needs_lock_service(targets));
@@ -350,17 +351,17 @@ pub fn check_effect(
     let rows: [Row; 19] = [
         (
             "locks",
-            workloads.iter().all(|workload| !workload.decides()),
+            workloads.iter().all(|workload| !workload.decides),
             "no write depends on what was read, so there is nothing to protect",
         ),
         (
             "locks",
-            workloads.iter().any(|each| each.lock().is_some_and(|only| each.decides() && ruled != [only])),
+            workloads.iter().any(|each| each.lock.is_some_and(|only| each.decides && ruled != [only])),
             "the workload makes sense under one lock mode only, which it has by itself",
         ),
         (
             "clients",
-            workloads.iter().any(|workload| workload.clients().is_some()),
+            workloads.iter().any(|workload| workload.clients.is_some()),
             "the workload has the clients that its own parameters ask for (--producers, --consumers)",
         ),
         (
@@ -376,22 +377,22 @@ pub fn check_effect(
         ),
         (
             "warmup",
-            warmed && !workloads.iter().any(|workload| workload.warms_up()),
+            warmed && !workloads.iter().any(|workload| workload.warms_up),
             "a warm-up would use up what is to be measured",
         ),
         (
             "rates",
-            workloads.iter().any(|workload| !workload.is_paced()),
+            workloads.iter().any(|workload| !workload.is_paced),
             "what was loaded is consumed as fast as it can be (--phase consume)",
         ),
         (
             "ops",
-            workloads.iter().any(|workload| !workload.is_paced()),
+            workloads.iter().any(|workload| !workload.is_paced),
             "what was loaded is consumed to its end (--phase consume): --backlog says how much that is",
         ),
         (
             "trace",
-            !workloads.iter().all(|workload| workload.replays()),
+            !workloads.iter().all(|workload| workload.replays),
             "the workload has no sequence to replay",
         ),
         (
@@ -430,21 +431,21 @@ pub fn check_effect(
         ("lock_service", !locks_are_kept, "no cell has a hard lock that its store cannot keep by itself"),
     ];
     refuse(&rows, asked)?;
-    workloads.iter().try_for_each(|workload| searchable(plan, *workload, &|key| asked.named(key)))?;
-    workloads.iter().try_for_each(|workload| in_time(plan, *workload, |key| asked.named(key)))?;
+    workloads.iter().try_for_each(|workload| searchable(plan, workload, &|key| asked.named(key)))?;
+    workloads.iter().try_for_each(|workload| in_time(plan, workload, |key| asked.named(key)))?;
     refuse_idle(plan, asked, &idle_in(plan, grid, targets)?)
 }
 
 /// Whether all clients hold their threads, as those of an embedded store do that has no host and no gateway before it.
-fn hold_threads(plan: &Plan, used: &[&Target], workloads: &[&dyn Workload]) -> bool {
+fn hold_threads(plan: &Plan, used: &[&Target], workloads: &[&WorkloadSpec]) -> bool {
     used.iter().all(|target| target.kind().hosting == Hosting::Embedded)
         && nobody_connects(plan, used, workloads)
 }
 
 /// Whether no client connects to anything: neither to a store, nor to its host or a gateway before it.
-fn nobody_connects(plan: &Plan, used: &[&Target], workloads: &[&dyn Workload]) -> bool {
+fn nobody_connects(plan: &Plan, used: &[&Target], workloads: &[&WorkloadSpec]) -> bool {
     used.iter().all(|target| target.kind().hosting != Hosting::Program)
-        && workloads.iter().all(|workload| workload.visits().is_none())
+        && workloads.iter().all(|workload| workload.ramp.is_none())
         && !plan.faults.iter().any(Faults::hit_servers)
 }
 
@@ -466,7 +467,7 @@ fn idle_in(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Vec<IdleKeys>
         let kind = targets[target].kind();
         let beside = idle_beside(&combinations[workload]);
         let beside = beside.into_iter().map(|IdleOption { name, why }| (name, why.to_owned()));
-        let on_store = (kind.idle)(&grid.workloads[workload].request(&plan.workload, lock));
+        let on_store = (kind.idle)(&grid.workloads[workload].spec().request(lock));
         let on_store =
             on_store.iter().map(|IdleOption { name, why }| (*name, format!("{}: {why}", kind.name)));
         on_store.chain(beside).collect()

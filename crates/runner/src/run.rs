@@ -102,7 +102,7 @@ impl Order {
     #[must_use]
     pub fn name(&self, cell: &Cell) -> String {
         let Grid { workloads, faults, .. } = &self.grid;
-        let workload = &*workloads[cell.workload];
+        let workload = workloads[cell.workload].spec();
         cell.name(&self.plan, &self.targets[cell.target], workload, &faults[cell.faults], false)
     }
 }
@@ -143,7 +143,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     let Grid { workloads, faults, cells, left_out } = grid;
     let (least, most) = expected_trials(&plan, cells.len());
     let length =
-        match workloads.iter().filter_map(|workload| workload.visits()).map(|visits| visits.ramp).max() {
+        match workloads.iter().filter_map(|workload| workload.spec().ramp).map(|ramp| ramp.length).max() {
             Some(ramp) => ramp,
             None => {
                 plan.warmup.0
@@ -190,7 +190,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
             cells: cells
                 .iter()
                 .map(|cell| {
-                    cell.unmade(&targets[cell.target], &*workloads[cell.workload], &faults[cell.faults])
+                    cell.unmade(&targets[cell.target], workloads[cell.workload].spec(), &faults[cell.faults])
                 })
                 .collect(),
             left_out,
@@ -325,7 +325,7 @@ impl<'e> Runner<'_, 'e> {
 
     /// The name of a trial's cell, with the load that it is probed with where it is searched.
     fn name(&self, cell: &Cell) -> String {
-        let workload = &*self.workloads[cell.workload];
+        let workload = self.workloads[cell.workload].spec();
         let is_probe = self.plan.capacity.is_some();
         cell.name(self.plan, &self.targets[cell.target], workload, &self.faults[cell.faults], is_probe)
     }
@@ -431,7 +431,8 @@ impl<'e> Runner<'_, 'e> {
     async fn open(&mut self, setting: Setting) -> Result<Instance, Failure> {
         let Setting { target, durability, tls } = setting;
         let locked = |cell: &Cell| {
-            (cell.setting(), cell.lock) == (setting, Lock::Hard) && self.workloads[cell.workload].decides()
+            (cell.setting(), cell.lock) == (setting, Lock::Hard)
+                && self.workloads[cell.workload].spec().decides
         };
         let needs_locks = self.targets[target].kind().lock_service && self.cells.iter().any(locked);
         let shown = self.targets[target].shown();
@@ -472,8 +473,9 @@ impl<'e> Runner<'_, 'e> {
         instance.missing_mark().await?;
         self.trials += 1;
         let workload = &self.workloads[cell.workload];
-        let data = workload.data();
-        let counted = workload.counted().into_iter().map(|name| (name, workload.units(name).max(1)));
+        let spec = workload.spec();
+        let data = spec.data.clone();
+        let counted = spec.counted.iter().map(|&name| (name, spec.units(name).max(1)));
         let earlier = data.as_ref().and_then(|data| instance.earlier.remove(data));
         let seed = self.plan.seed.wrapping_add(u64::from(round));
         let setup = TrialSetup {
@@ -512,9 +514,9 @@ impl<'e> Runner<'_, 'e> {
             .iter()
             .any(|fault| !trial.kept_by(fault.target.role(), &settings).survives(&fault.disruption));
         self.state.note_settings(index, &settings, forgets)?;
-        let workload = &*self.workloads[cell.workload];
+        let spec = self.workloads[cell.workload].spec();
         let blocks = instance.store().blocking() && instance.host().is_none() && !trial.has_gateway();
-        let mut load = cell.load(self.plan, workload, blocks, seed);
+        let mut load = cell.load(self.plan, spec, blocks, seed);
         self.state.note_threads(index, load.threads);
         if let Some(length) = length {
             load.extent = Extent::Time(length);
@@ -526,7 +528,7 @@ impl<'e> Runner<'_, 'e> {
             load.patience = faults.longest() + READY;
         }
         let mut draws = Xoshiro256PlusPlus::seed_from_u64(seed ^ MOMENTS);
-        let timeline = faults.timeline(Cell::length(self.plan, workload), || draws.random());
+        let timeline = faults.timeline(Cell::length(self.plan, spec), || draws.random());
         let without = self.state.without(index).to_vec();
         let writes_to_disks = self.writes_to_disks(cell.target);
         let watcher = &mut self.environment.watcher;
@@ -546,7 +548,7 @@ impl<'e> Runner<'_, 'e> {
             keeps: trial.keeps(member.role, &settings),
         });
         // what was due while nobody was served is done afterwards
-        let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
+        let is_scheduled = cell.rate.is_some() || spec.ramp.is_some();
         result.note_outages(injections, instance.restarts(), is_scheduled);
         result.connect_ns = connect_ns;
         result.gauge = driven.gauge;

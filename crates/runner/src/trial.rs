@@ -60,8 +60,13 @@ impl<'a> TrialRun<'a> {
     /// A trial of the workload, at a place of its own or over the data that an earlier trial left at that place.
     #[must_use]
     pub fn new(workload: &dyn Workload, setup: TrialSetup, place: Place) -> Self {
-        let (workload_name, parameters, lock) = (workload.name().to_owned(), workload.values(), setup.lock);
-        let hosted = HostedTrial { workload: workload_name, parameters, lock, place };
+        let spec = workload.spec();
+        let hosted = HostedTrial {
+            workload: spec.name.to_owned(),
+            parameters: spec.values.clone(),
+            lock: setup.lock,
+            place,
+        };
         Self {
             trial: workload.trial(setup.clone()),
             setup,

@@ -101,7 +101,7 @@ async fn drive(
     let trial: Arc<dyn WorkloadTrial> = Arc::from(workload.trial(setup));
     let tasks = description.tasks(&*trial, &*store)?;
     let (told, reports) = mpsc::channel();
-    let engine = Trial::part(description.load(&*workload), clients, part, told);
+    let engine = Trial::part(description.load(workload.spec()), clients, part, told);
     let (answers, answered) = mpsc::channel();
     let listens = listen(input, engine.clone(), Arc::clone(&trial), answers)?;
     let runs = engine.clone();

@@ -139,7 +139,7 @@ impl Victim {
         before: Duration,
     ) -> CrashedTrial {
         self.trials += 1;
-        let clients = workload.clients().unwrap_or(12);
+        let clients = workload.spec().clients.unwrap_or(12);
         let place = Place { namespace: NAMESPACE.to_owned(), trial: self.trials };
         let setup = TrialSetup::new(lock, SEED, clients);
         let trial = TrialRun::new(workload, setup, place);
@@ -204,7 +204,7 @@ impl Victim {
             faults: 0,
             threads: 2,
         };
-        cell.load(&plan, workload, self.instance.store().blocking(), SEED)
+        cell.load(&plan, workload.spec(), self.instance.store().blocking(), SEED)
     }
 }
 
@@ -233,7 +233,7 @@ impl Observer for UntilServed<'_> {
 
 /// How many operations of a second were acknowledged that write something.
 fn written(workload: &dyn Workload, counts: &[[u64; Outcome::ALL.len()]]) -> u64 {
-    let all = workload.operations().iter().zip(counts);
+    let all = workload.spec().operations.iter().zip(counts);
     let writing = all.filter(|(name, _)| !["read", "scan", "hash", "id"].contains(name));
     writing.map(|(_, counts)| counts[Outcome::Ok.index()]).sum()
 }
@@ -248,7 +248,7 @@ pub(crate) fn survives(
 ) -> CrashedTrial {
     let trial = victim.crash(workload, lock, back);
     let CrashedTrial { measurement, audit, .. } = &trial;
-    let shown = format!("{}, lock {lock}", workload.headline());
+    let shown = format!("{}, lock {lock}", workload.spec().headline);
     eprintln!("{shown}: {audit}, {:?} {:?}", audit.evidence, measurement.faults);
     match back {
         Back::AtOnce => {

@@ -24,7 +24,7 @@ pub const NAMES: [&str; 5] =
 
 fn request(lock: Lock) -> CellRequest<'static> {
     // the defaults are valid parameters
-    (KIND.with)(&Values::new()).unwrap().request(KIND.name, lock)
+    (KIND.with)(&Values::new()).unwrap().spec().request(lock)
 }
 
 /// The lock modes in which the store offers the inventory.

@@ -61,7 +61,7 @@ impl ParcelsRun {
     /// The cell that the trial measures, as it is asked of a store.
     #[must_use]
     pub fn request(&self) -> CellRequest<'static> {
-        self.workload.request("parcels", self.lock)
+        self.workload.spec().request(self.lock)
     }
 
     /// Whether the verdict on a correct store must be holds.
@@ -127,7 +127,7 @@ impl ParcelsRun {
     }
 
     fn shown(&self) -> String {
-        format!("{}, lock {}", self.workload.headline(), self.lock)
+        format!("{}, lock {}", self.workload.spec().headline, self.lock)
     }
 }
 
@@ -241,7 +241,7 @@ pub fn modes<S: Store>(subject: &Subject<S>, store: &S) {
             continue;
         }
         goes_through(subject, store, &case, (80, 6), |driven| {
-            let does = case.workload.does();
+            let does = &case.workload.spec().does;
             let of_mix = driven.measured.operations.iter().filter(|each| does.contains(&each.name));
             of_mix.into_iter().all(|each| each.count(Outcome::Ok) > 0)
         });

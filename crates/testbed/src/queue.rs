@@ -78,7 +78,7 @@ impl QueueRun {
     #[must_use]
     pub fn within(namespace: &str, trial: u32, parameters: Parameters) -> Self {
         let workload = Queue::new(parameters.clone()).unwrap();
-        let clients = workload.clients().unwrap();
+        let clients = workload.spec().clients.unwrap();
         let setup = TrialSetup::new(Lock::None, SEED, clients);
         let place = Place { namespace: namespace.to_owned(), trial };
         Self { place, trial: workload.trial(setup), parameters, workload }
@@ -109,7 +109,7 @@ impl QueueRun {
     }
 
     fn tasks(&self, store: &impl Store) -> Vec<ClientTask> {
-        let clients = self.workload.clients().unwrap();
+        let clients = self.workload.spec().clients.unwrap();
         (0..clients).map(|_| self.trial.client(store, &self.place).unwrap()).collect()
     }
 
@@ -142,7 +142,7 @@ impl QueueRun {
 
     /// Names of the guarantees that the trial's parameters do not promise.
     fn without(&self) -> Vec<&'static str> {
-        self.workload.without(Lock::None).iter().map(|guarantee| guarantee.name).collect()
+        self.workload.spec().without(Lock::None)
     }
 
     fn promises(&self) -> bool {
@@ -150,7 +150,7 @@ impl QueueRun {
     }
 
     fn shown(&self) -> String {
-        self.workload.headline()
+        self.workload.spec().headline.clone()
     }
 }
 
@@ -175,7 +175,7 @@ pub fn few() -> Parameters {
 }
 
 fn request(parameters: &Parameters) -> CellRequest<'static> {
-    Queue::new(parameters.clone()).unwrap().request("queue", Lock::None)
+    Queue::new(parameters.clone()).unwrap().spec().request(Lock::None)
 }
 
 /// The parameters if the store offers them, else with one message in flight, in a batch, or both; none if the store

@@ -76,7 +76,7 @@ impl RecordsRun {
     /// The cell that the trial measures, as it is asked of a store.
     #[must_use]
     pub fn request(&self) -> CellRequest<'static> {
-        self.workload.request("records", self.lock)
+        self.workload.spec().request(self.lock)
     }
 
     /// Whether the verdict on a correct store must be holds: the lock mode promises it, or no operation of the mix
@@ -136,7 +136,7 @@ impl RecordsRun {
 
     fn shown(&self) -> String {
         let Self { lock, parameters: Parameters { mix, transaction, .. }, .. } = self;
-        let level = self.workload.isolation().map_or("its own isolation", Isolation::name);
+        let level = self.workload.spec().isolation.map_or("its own isolation", Isolation::name);
         format!("{mix}, {transaction} a transaction, {level}, lock {lock}")
     }
 }

@@ -18,6 +18,7 @@ mod pieces;
 pub mod queue;
 pub mod records;
 mod shared_count;
+mod spec;
 mod store;
 mod verdict;
 mod workload;
@@ -28,11 +29,12 @@ pub use hosted::{Served, ServedLine};
 pub use keys::{Skew, SkewError};
 pub use lives::Crash;
 pub use moments::OLDEST_LOST;
+pub use spec::{Ramp, RunningService, WorkloadSpec};
 pub use store::{Evictions, Identity, Owner, Place, Store, lock_namespace, time_opening};
 pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
 pub use workload::{
     AuditResult, DataSize, Front, LoadProgress, Medium, Over, Remarks, ReusableData, Side, TableSize, Tally,
-    TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
 };
 
 /// Every workload, in the order in which they are listed.

@@ -11,15 +11,15 @@ use std::{
 
 use acidtest_engine::{ClientTask, Part};
 use acidtest_model::{
-    Address, CellRequest, Disruption, EffectiveDurability, EffectiveSettings, IdleOption, Isolation, Lock,
-    Role, Secret, StoreError, Task,
+    Address, Disruption, EffectiveDurability, EffectiveSettings, IdleOption, Lock, Role, Secret, StoreError,
+    Task,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{
-    Audit, Crash, Guarantee, Parameter, Place, Served, Store, guarantee::LOCK, records::WrittenVersion,
+    Audit, Crash, Guarantee, Parameter, Place, Served, Store, WorkloadSpec, records::WrittenVersion,
 };
 
 /// The values of a workload's parameters, by name.
@@ -74,146 +74,8 @@ pub(crate) const NOTHING_WRITTEN: &str = "nothing is written: no operation confl
 
 /// A workload with a value for each of its parameters.
 pub trait Workload: Send + Sync {
-    /// Its kind's name.
-    fn name(&self) -> &'static str;
-
-    /// Names of its operations, in the order of their kinds.
-    fn operations(&self) -> &'static [&'static str];
-
-    /// The operations that occur with these parameters.
-    fn does(&self) -> Vec<&'static str> {
-        self.operations().to_vec()
-    }
-
-    /// Names of the times that it records and that belong to no single operation.
-    fn spans(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// The operations that throughput counts.
-    fn counted(&self) -> Vec<&'static str> {
-        self.operations().to_vec()
-    }
-
-    /// The unit that throughput counts, in words (`a capture or release`).
-    fn unit(&self) -> String;
-
-    /// What its rates count, as a sentence, where a reader may take them for rates of a part of that.
-    fn rates_count(&self) -> Option<String> {
-        None
-    }
-
-    /// Every parameter with its value.
-    fn values(&self) -> Values;
-
-    /// The workload with its most important values, in a line.
-    fn headline(&self) -> String;
-
-    /// The only lock mode that makes sense with these parameters; `None` if any does.
-    fn lock(&self) -> Option<Lock> {
-        None
-    }
-
-    /// The isolation level that is asked for; `None` for the store's own default.
-    fn isolation(&self) -> Option<Isolation> {
-        None
-    }
-
-    /// How many operations one acknowledgement stands for: the number of operations in a transaction.
-    fn transaction(&self) -> u32 {
-        1
-    }
-
-    /// How many of what throughput counts one acknowledged operation of this name stands for.
-    fn units(&self, _operation: &str) -> u32 {
-        self.transaction()
-    }
-
-    /// A description of the data to be loaded. Trials with equal descriptions may use the same data one after the
-    /// other. `None` where every trial must begin with data of its own.
-    fn data(&self) -> Option<String> {
-        None
-    }
-
-    /// Whether it decides anything from what it reads, so that a lock has something to protect.
-    fn decides(&self) -> bool {
-        true
-    }
-
-    /// The guarantees that a trial in this lock mode does without: a finding that only they prevent breaks no
-    /// promise.
-    fn without(&self, lock: Lock) -> &'static [Guarantee] {
-        if lock.promises() || !self.decides() { &[] } else { &[LOCK] }
-    }
-
-    /// How many clients its own parameters ask for; `None` if they leave that open.
-    fn clients(&self) -> Option<u32> {
-        None
-    }
-
-    /// How many of its clients, counted from the first, the rate and the number of operations are for; `None` if
-    /// they are for all.
-    fn scheduled(&self) -> Option<u32> {
-        None
-    }
-
-    /// Whether a rate or a number of operations can be set for it.
-    fn is_paced(&self) -> bool {
-        true
-    }
-
-    /// Whether it asks for written documents to be searchable at a given moment.
-    fn refreshes(&self) -> bool {
-        false
-    }
-
-    /// Whether a trial may be driven for a while before it is measured.
-    fn warms_up(&self) -> bool {
-        true
-    }
-
-    /// How its clients come and go; `None` where all of them are there all the time.
-    fn visits(&self) -> Option<Visits> {
-        None
-    }
-
-    /// The table in which a gateway that runs already stores what the clients send, in a server or a file of the user's own;
-    /// `None` where no such gateway is named.
-    fn others_table(&self) -> Option<&str> {
-        None
-    }
-
-    /// How many transactions at once a gateway is to store by, where that is asked for.
-    fn collectors(&self) -> Option<u32> {
-        None
-    }
-
-    /// Whether its clients' connections have TLS, where its own parameters say so: by the address of a gateway.
-    fn speaks_tls(&self) -> Option<bool> {
-        None
-    }
-
-    /// The roles of the services that are started for its trials in front of a store with a process or a file.
-    fn front(&self) -> Vec<Role> {
-        Vec::new()
-    }
-
-    /// Whether it can replay a generated sequence.
-    fn replays(&self) -> bool {
-        false
-    }
-
-    /// The demands of a cell on a store, besides its durability level; `name` is the workload's name.
-    fn request<'a>(&self, name: &'a str, lock: Lock) -> CellRequest<'a> {
-        CellRequest {
-            workload: name,
-            operations: self.does(),
-            lock,
-            isolation: self.isolation(),
-            transaction: self.transaction(),
-            parameters: self.values(),
-        }
-    }
+    /// What it says of itself.
+    fn spec(&self) -> &WorkloadSpec;
 
     /// How much data there is before its clients begin, or that they will make in any case; `trace` is the length of the
     /// sequence that is replayed.
@@ -242,21 +104,6 @@ impl DataSize {
         let [ledger_bytes, audit_bytes] = kept.map(|kept| rows.saturating_mul(kept));
         Self { rows, bytes: rows.saturating_mul(bytes), ledger_bytes, audit_bytes }
     }
-}
-
-/// Clients that come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Visits {
-    /// The time over which they come.
-    pub ramp: Duration,
-    /// How many operations each of them does.
-    pub operations: u64,
-    /// Whether they are all there from the beginning to the end instead, and share the operations at even distances.
-    pub stay: bool,
-    /// The time limit of an operation.
-    pub give_up: Duration,
-    /// Whether what is refused is tried again until then.
-    pub retry: bool,
 }
 
 /// A service that a trial has in front of the store: the gateway that its clients talk to, or one that has a part in what

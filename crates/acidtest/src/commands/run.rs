@@ -132,7 +132,7 @@ fn expected(search: &CapacityPlan, order: &Order) -> String {
 
 /// The token of the clients of a gateway that runs already, where the plan names one.
 pub(crate) fn gateway_token(order: &Order) -> Result<Option<Secret>, Failure> {
-    if !order.grid.workloads.iter().any(|workload| workload.others_table().is_some()) {
+    if !order.grid.workloads.iter().any(|workload| workload.spec().running_service.is_some()) {
         return Ok(None);
     }
     match std::env::var("ACIDTEST_TOKEN") {

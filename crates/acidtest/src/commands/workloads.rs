@@ -28,7 +28,7 @@ fn describe(kind: &WorkloadKind) -> String {
     let able: Vec<&str> = registry::able(kind.name).collect();
     let mut text = format!("{:<11} {}\n", kind.name, kind.summary.replace('\n', "\n  "));
     let usual = (kind.with)(&serde_json::Map::new()).ok();
-    let rates = usual.and_then(|workload| workload.rates_count()).map(|said| ("rates", said));
+    let rates = usual.and_then(|workload| workload.spec().rates_count.clone()).map(|said| ("rates", said));
     let rows = [
         ("operations", kind.operations.join(", ")),
         ("stores", able.join(", ")),

@@ -107,13 +107,14 @@ async fn trial(
 ) -> Result<TrialDone, Failure> {
     let plan = &case.plan;
     let workload = &*grid.workloads[cell.workload];
-    let data = workload.data();
+    let spec = workload.spec();
+    let data = spec.data.clone();
     let left = data.as_ref().and_then(|data| kept.remove(data));
     // nobody takes over what a kill may have changed since it was audited
     let is_as_left = |(_, _, kills): &(Place, ReusableData, u64)| *kills == store.kills();
     let taken_over = left.filter(is_as_left);
     let seed = plan.seed.wrapping_add(u64::from(round));
-    let load = cell.load(plan, workload, false, seed);
+    let load = cell.load(plan, spec, false, seed);
     let (place, reusable) = match taken_over {
         Some((place, reusable, _)) => (place, Some(reusable)),
         None => (Place { namespace: plan.namespace.clone(), trial: number }, None),
@@ -125,7 +126,7 @@ async fn trial(
     let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };
     let driven = selftest::drive(store, Arc::clone(&trial), &place, took_over, load, way).await;
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
-    let without: Vec<_> = workload.without(cell.lock).iter().map(|guarantee| guarantee.name).collect();
+    let without = spec.without(cell.lock);
     driven.cross_restart(&without);
     doubt_if_idle(&mut driven.audited, &driven.measurement);
     match (data, driven.audited.reusable.clone()) {
@@ -133,7 +134,7 @@ async fn trial(
         _ => trial.unload(store, &place).await?,
     }
     Ok(TrialDone {
-        name: format!("{}, lock {}, {} clients, round {round}", workload.headline(), cell.lock, cell.clients),
+        name: format!("{}, lock {}, {} clients, round {round}", spec.headline, cell.lock, cell.clients),
         without,
         took_over,
         struck: store.strikes(),

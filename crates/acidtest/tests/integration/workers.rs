@@ -71,20 +71,20 @@ fn trial(
                 .unwrap();
         let parameters: Values = parameters.as_object().unwrap().clone();
         let of_kind = (acidtest_workloads::workload(workload).unwrap().with)(&parameters).unwrap();
-        let clients = of_kind.clients().unwrap_or(4);
+        let clients = of_kind.spec().clients.unwrap_or(4);
         let setup = TrialSetup::new(Lock::Native, 1, clients);
         let place = Place { namespace: "acidtest".to_owned(), trial: 1 };
         let spread = Spread { processes: 2, worker };
         let trial = TrialRun::new(&*of_kind, setup, place).spread(Some(spread));
         let mut watcher = Watcher { observer: &mut Silent, interrupt: &interrupt };
         trial.load(&instance, &mut watcher).await.unwrap();
-        let scheduled = of_kind.scheduled().map(|clients| clients as usize);
+        let scheduled = of_kind.spec().scheduled.map(|clients| clients as usize);
         let load = Load {
-            spans: of_kind.spans(),
+            spans: of_kind.spec().spans,
             scheduled,
             threads: clients as usize,
             timeout: Duration::from_mins(1),
-            ..Load::closed(of_kind.operations(), Extent::Operations(400))
+            ..Load::closed(of_kind.spec().operations, Extent::Operations(400))
         };
         let driven = trial.drive(&mut instance, load, &Timeline::default(), &mut watcher).await;
         let audited = match &driven {

@@ -44,7 +44,7 @@ fn measure(
     let load = Load {
         threads,
         warmup: Duration::from_millis(300),
-        ..Load::closed(workload.operations(), Extent::Time(length))
+        ..Load::closed(workload.spec().operations, Extent::Time(length))
     };
     let tasks: Result<Vec<ClientTask>, StoreError> =
         (0..clients).map(|_| trial.client(&Null, &place)).collect();
@@ -80,7 +80,7 @@ fn main() -> Result<(), String> {
         }
         let workload = workload(name, parameter, value)?;
         // a workload whose parameters say how many clients there are has as many, however many threads drive them
-        let clients = workload.clients().map(|clients| clients as usize);
+        let clients = workload.spec().clients.map(|clients| clients as usize);
         let shapes = [(1, 1), (10, 1), (10, 2)].map(|(usual, threads)| (clients.unwrap_or(usual), threads));
         let shapes = if clients.is_some() { &shapes[1..] } else { &shapes };
         for &(clients, threads) in shapes {

@@ -435,7 +435,8 @@ impl Case {
         reusable: Option<ReusableData>,
     ) -> Result<DrivenTrial, SelftestError> {
         let workload = self.workload()?;
-        let clients = workload.clients().unwrap_or(8);
+        let spec = workload.spec();
+        let clients = spec.clients.unwrap_or(8);
         let trace = self.replayed.then_some(REPLAYED);
         let is_left = reusable.is_some();
         let setup = TrialSetup { trace, reusable, ..TrialSetup::new(self.lock, seed, clients) };
@@ -447,13 +448,12 @@ impl Case {
             (Extent::Time(length), OnRefused::Count)
         };
         let timeout = TIMEOUTS[usize::from(self.faults.unanswered == 0.0)];
-        let load = Load { seed, on_refused, timeout, ..Load::closed(workload.operations(), extent) };
-        let scheduled = workload.scheduled().map(|clients| clients as usize);
-        let load = Load { spans: workload.spans(), scheduled, ..load };
+        let load = Load { seed, on_refused, timeout, ..Load::closed(spec.operations, extent) };
+        let scheduled = spec.scheduled.map(|clients| clients as usize);
+        let load = Load { spans: spec.spans, scheduled, ..load };
         let way = DriveOptions { clients, clock: Clock::Simulated, halt: None };
         let mut driven = drive(store, trial, &place, is_left, load, way).await?;
-        let without: Vec<&str> = workload.without(self.lock).iter().map(|one| one.name).collect();
-        driven.cross_restart(&without);
+        driven.cross_restart(&spec.without(self.lock));
         Ok(driven)
     }
 }

@@ -242,7 +242,7 @@ mod tests {
     fn what_it_does_not_have_is_refused_with_a_reason() {
         let refused = |ack, consume, queue| {
             let parameters = Parameters { ack, consume, queue, ..Parameters::default() };
-            refuses(&Queue::new(parameters).unwrap().request("queue", acidtest_model::Lock::None))
+            refuses(&Queue::new(parameters).unwrap().spec().request(acidtest_model::Lock::None))
         };
         for ack in [Ack::None, Ack::Confirm] {
             for consume in [Consume::Auto, Consume::Ack] {

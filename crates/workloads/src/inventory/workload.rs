@@ -11,10 +11,10 @@ use super::{
     InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit, client::StockOperation,
 };
 use crate::{
-    AuditResult, Crash, DataSize, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload,
-    WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DataSize, LoadProgress, Place, Served, Side, Store, TrialSetup, Workload,
+    WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
-    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
+    workload::{no_host, no_port, read, read_ledger, written_ledger},
 };
 
 const NAME: &str = "inventory";
@@ -42,7 +42,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     with: |values| {
         let parameters: Parameters = read(values)?;
         parameters.check().map_err(|error| error.to_string())?;
-        Ok(Box::new(Inventory { parameters }))
+        Ok(Box::new(Inventory { spec: spec(&parameters), parameters }))
     },
     idle: |_| Vec::new(),
 };
@@ -51,6 +51,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
 #[derive(Clone, Debug)]
 pub struct Inventory {
     parameters: Parameters,
+    spec: WorkloadSpec,
 }
 
 /// Bytes of a row's values.
@@ -60,51 +61,40 @@ const ROW_BYTES: u64 = 40;
 /// read of it at the end.
 const KEPT: [u64; 2] = [130, 50];
 
+/// What the workload with these parameters says of itself.
+fn spec(parameters: &Parameters) -> WorkloadSpec {
+    let Parameters { items, capture_share: share, units_max, skew, .. } = parameters;
+    let unit = if *share >= 1.0 {
+        "a capture"
+    } else if *share <= 0.0 {
+        "a release"
+    } else {
+        "a capture or release"
+    };
+    let items = count(u64::from(*items));
+    let headline = format!("{items} items, {:.0} % captures, 1–{units_max} units, {skew}", share * 100.0);
+    WorkloadSpec {
+        rates_count: rates_count(*share),
+        replays: true,
+        ..WorkloadSpec::new(&KIND, parameters, unit.to_owned(), headline)
+    }
+}
+
+fn rates_count(share: f64) -> Option<String> {
+    const ORDERS: f64 = 8000.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is above 0")]
+    let all = count((ORDERS / share).round() as u64);
+    (share > 0.0 && share < 1.0).then(|| {
+        format!(
+            "Rates count captures (orders) and releases alike: at a capture share of {share}, 8,000 orders a second are an \
+             offered rate of {all}; those that are refused are not in ok/s."
+        )
+    })
+}
+
 impl Workload for Inventory {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operations(&self) -> &'static [&'static str] {
-        OPERATIONS
-    }
-
-    fn unit(&self) -> String {
-        let share = self.parameters.capture_share;
-        if share >= 1.0 {
-            "a capture".to_owned()
-        } else if share <= 0.0 {
-            "a release".to_owned()
-        } else {
-            "a capture or release".to_owned()
-        }
-    }
-
-    fn rates_count(&self) -> Option<String> {
-        const ORDERS: f64 = 8000.0;
-        let share = self.parameters.capture_share;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is above 0")]
-        let all = count((ORDERS / share).round() as u64);
-        (share > 0.0 && share < 1.0).then(|| {
-            format!(
-                "Rates count captures (orders) and releases alike: at a capture share of {share}, 8,000 orders a second are an \
-                 offered rate of {all}; those that are refused are not in ok/s."
-            )
-        })
-    }
-
-    fn values(&self) -> Values {
-        written(&self.parameters)
-    }
-
-    fn headline(&self) -> String {
-        let Parameters { items, capture_share, units_max, skew, .. } = &self.parameters;
-        let items = count(u64::from(*items));
-        format!("{items} items, {:.0} % captures, 1–{units_max} units, {skew}", capture_share * 100.0)
-    }
-
-    fn replays(&self) -> bool {
-        true
+    fn spec(&self) -> &WorkloadSpec {
+        &self.spec
     }
 
     fn size(&self, _: u32, trace: Option<u64>) -> DataSize {

@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
     Audit, AuditResult, Crash, DataSize, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side,
-    Store, TrialSetup, Values, Verdict, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    Store, TrialSetup, Verdict, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
-    workload::{NOTHING_WRITTEN, idle, no_host, no_port, read, read_ledger, written, written_ledger},
+    workload::{NOTHING_WRITTEN, idle, no_host, no_port, read, read_ledger, written_ledger},
 };
 
 const NAME: &str = "join";
@@ -41,6 +41,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
 #[derive(Clone, Debug)]
 pub struct Join {
     parameters: Parameters,
+    spec: WorkloadSpec,
 }
 
 impl Join {
@@ -50,40 +51,28 @@ impl Join {
     /// The first parameter that is out of range.
     pub fn new(parameters: Parameters) -> Result<Self, String> {
         parameters.check()?;
-        Ok(Self { parameters })
+        Ok(Self { spec: spec(&parameters), parameters })
+    }
+}
+
+/// What the workload with these parameters says of itself.
+fn spec(parameters: &Parameters) -> WorkloadSpec {
+    let Parameters { records, fields, field_bytes, ext_rows, value, .. } = parameters;
+    let headline = format!(
+        "ext of {} rows and usertable of {} records, value = {value}, both orders",
+        count((*ext_rows).into()),
+        count(*records)
+    );
+    WorkloadSpec {
+        decides: false,
+        data: Some(format!("{records} records of {fields} x {field_bytes} B and {ext_rows} rows of ext")),
+        ..WorkloadSpec::new(&KIND, parameters, "a join".to_owned(), headline)
     }
 }
 
 impl Workload for Join {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operations(&self) -> &'static [&'static str] {
-        OPERATIONS
-    }
-
-    fn unit(&self) -> String {
-        "a join".to_owned()
-    }
-
-    fn values(&self) -> Values {
-        written(&self.parameters)
-    }
-
-    fn headline(&self) -> String {
-        let Parameters { records, ext_rows, value, .. } = self.parameters;
-        let [records, ext_rows] = [records, ext_rows.into()].map(count);
-        format!("ext of {ext_rows} rows and usertable of {records} records, value = {value}, both orders")
-    }
-
-    fn decides(&self) -> bool {
-        false
-    }
-
-    fn data(&self) -> Option<String> {
-        let Parameters { records, fields, field_bytes, ext_rows, .. } = self.parameters;
-        Some(format!("{records} records of {fields} x {field_bytes} B and {ext_rows} rows of ext"))
+    fn spec(&self) -> &WorkloadSpec {
+        &self.spec
     }
 
     fn size(&self, _: u32, _: Option<u64>) -> DataSize {

@@ -20,11 +20,12 @@ use super::{
     settling::{self, Settled, Settling},
 };
 use crate::{
-    AuditResult, Crash, DURABILITY, DataSize, Front, Guarantee, Levels, LoadProgress, Over, Place, Served,
-    Side, Store, TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DURABILITY, DataSize, Front, Guarantee, Levels, LoadProgress, Over, Place, Ramp,
+    RunningService, Served, Side, Store, TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
+    WrittenLedger,
     guarantee::{INTEGRITY, TLS},
     time_opening,
-    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
+    workload::{no_host, no_port, read, read_ledger, written_ledger},
 };
 
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
@@ -69,6 +70,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
 #[derive(Clone, Debug)]
 pub struct Logs {
     parameters: Parameters,
+    spec: WorkloadSpec,
 }
 
 impl Logs {
@@ -78,99 +80,68 @@ impl Logs {
     /// The first parameter that is out of range.
     pub fn new(parameters: Parameters) -> Result<Self, String> {
         parameters.check()?;
-        Ok(Self { parameters })
+        Ok(Self { spec: spec(&parameters), parameters })
     }
 }
 
 /// Bytes of an entry besides its message, as it is sent and stored.
 const FRAME_BYTES: u64 = 180;
 
-impl Workload for Logs {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operations(&self) -> &'static [&'static str] {
-        OPERATIONS
-    }
-
-    fn unit(&self) -> String {
-        match self.parameters.entries_per_request {
-            1 => "an entry acknowledged".to_owned(),
-            several => format!("a request of {} entries acknowledged", count(several.into())),
-        }
-    }
-
-    fn values(&self) -> Values {
-        written(&self.parameters)
-    }
-
-    fn headline(&self) -> String {
-        let Parameters { entries, entries_per_request, ramp, hold_open, give_up, .. } = &self.parameters;
-        let mut parts = vec![format!("{} entries a client", count((*entries).into()))];
-        if *entries_per_request > 1 {
-            parts.push(format!("{} a request", count((*entries_per_request).into())));
-        }
-        parts.push(if *hold_open {
-            format!("all connected, sent over {ramp}")
-        } else {
-            format!("clients come over {ramp}")
-        });
-        parts.push(format!("given up after {give_up}"));
-        parts.push(self.parameters.way().to_owned());
-        parts.join(", ")
-    }
-
-    /// No lock mode applies, because nothing is read to decide what to write.
-    fn lock(&self) -> Option<Lock> {
-        Some(Lock::None)
-    }
-
-    fn decides(&self) -> bool {
-        false
-    }
-
-    fn without(&self, _: Lock) -> &'static [Guarantee] {
-        &[]
-    }
-
-    fn visits(&self) -> Option<Visits> {
-        let Parameters { ramp, hold_open, give_up, retry, .. } = &self.parameters;
-        Some(Visits {
-            ramp: ramp.0,
-            operations: self.parameters.requests(),
+/// What the workload with these parameters says of itself.
+fn spec(parameters: &Parameters) -> WorkloadSpec {
+    let Parameters { entries, entries_per_request, ramp, hold_open, give_up, retry, .. } = parameters;
+    let (unit, together) = match entries_per_request {
+        1 => ("an entry acknowledged".to_owned(), None),
+        several => (
+            format!("a request of {} entries acknowledged", count((*several).into())),
+            Some(format!("{} a request", count((*several).into()))),
+        ),
+    };
+    let come = if *hold_open {
+        format!("all connected, sent over {ramp}")
+    } else {
+        format!("clients come over {ramp}")
+    };
+    let headline: Vec<String> = [format!("{} entries a client", count((*entries).into()))]
+        .into_iter()
+        .chain(together)
+        .chain([come, format!("given up after {give_up}"), parameters.way().to_owned()])
+        .collect();
+    let running = parameters.running_gateway().zip(parameters.others_table());
+    let starts_gateway = parameters.gateway.is_none();
+    WorkloadSpec {
+        // no lock mode applies, because nothing is read to decide what to write
+        lock: Some(Lock::None),
+        decides: false,
+        ramp: Some(Ramp {
+            length: ramp.0,
+            operations: parameters.requests(),
             stay: *hold_open,
             give_up: give_up.0,
             retry: *retry,
-        })
+        }),
+        services: match parameters.broker() {
+            _ if !starts_gateway => Vec::new(),
+            Some(_) => vec![Role::Queue, Role::Gateway, Role::Collector],
+            None => vec![Role::Gateway],
+        },
+        running_service: running
+            .map(|(address, table)| RunningService { table: table.to_owned(), tls: address.tls.is_some() }),
+        collectors: parameters
+            .collectors
+            .filter(|_| starts_gateway && parameters.architecture == Architecture::Queued),
+        ..WorkloadSpec::new(&KIND, parameters, unit, headline.join(", "))
+    }
+}
+
+impl Workload for Logs {
+    fn spec(&self) -> &WorkloadSpec {
+        &self.spec
     }
 
     fn size(&self, clients: u32, _: Option<u64>) -> DataSize {
         let entries = u64::from(clients).saturating_mul(self.parameters.entries.into());
         DataSize::of(entries, u64::from(self.parameters.entry_bytes) + FRAME_BYTES, [1, 1])
-    }
-
-    fn others_table(&self) -> Option<&str> {
-        self.parameters.others_table()
-    }
-
-    fn collectors(&self) -> Option<u32> {
-        let Parameters { architecture, gateway, collectors, .. } = &self.parameters;
-        collectors.filter(|_| *architecture == Architecture::Queued && gateway.is_none())
-    }
-
-    fn speaks_tls(&self) -> Option<bool> {
-        self.parameters.running_gateway().map(|gateway| gateway.tls.is_some())
-    }
-
-    fn front(&self) -> Vec<Role> {
-        if self.parameters.gateway.is_some() {
-            return Vec::new();
-        }
-        match self.parameters.broker() {
-            Some(_) => vec![Role::Queue, Role::Gateway, Role::Collector],
-            None => vec![Role::Gateway],
-        }
     }
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {

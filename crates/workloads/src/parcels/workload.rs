@@ -16,10 +16,10 @@ use super::{
     stream::{LoadMethod, Loading},
 };
 use crate::{
-    AuditResult, Crash, DataSize, Guarantee, LoadProgress, Place, Served, Side, Store, TrialSetup, Values,
-    Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DataSize, Guarantee, LoadProgress, Place, Served, Side, Store, TrialSetup, Workload,
+    WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK, TLS},
-    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
+    workload::{no_host, no_port, read, read_ledger, written_ledger},
 };
 
 const NAME: &str = "parcels";
@@ -62,6 +62,7 @@ const GUARANTEES: &[Guarantee] = &[LOCK, DURABILITY, TLS, ATOMICITY, INTEGRITY];
 #[derive(Clone, Debug)]
 pub struct Parcels {
     parameters: Parameters,
+    spec: WorkloadSpec,
 }
 
 impl Parcels {
@@ -71,7 +72,7 @@ impl Parcels {
     /// The first parameter that is out of range.
     pub fn new(parameters: Parameters) -> Result<Self, String> {
         parameters.check()?;
-        Ok(Self { parameters })
+        Ok(Self { spec: spec(&parameters), parameters })
     }
 }
 
@@ -81,65 +82,44 @@ const ROW_BYTES: u64 = 50;
 /// Bytes of memory for each scan that is loaded: the ledger computes what it must be, and the audit notes what is there.
 const KEPT: [u64; 2] = [0, 12];
 
+/// What the workload with these parameters says of itself.
+fn spec(parameters: &Parameters) -> WorkloadSpec {
+    let Parameters { mix, parcels, scans, load, index, insert_batch, .. } = parameters;
+    let (unit, together) = match insert_batch {
+        1 => (format!("an operation of mix {}", String::from(mix.clone())), String::new()),
+        several => (
+            format!("a scan inserted, or a read, of mix {}", String::from(mix.clone())),
+            format!(", {several} at once"),
+        ),
+    };
+    let loaded = match (scans, load) {
+        (0, _) => "no scans loaded".to_owned(),
+        (1, _) => "1 scan loaded".to_owned(),
+        (scans, LoadMethod::Bulk) => format!("{} scans loaded", count(*scans)),
+        (scans, LoadMethod::Single) => format!("{} scans loaded row by row", count(*scans)),
+    };
+    let indexed = match index {
+        Index::Hash => "",
+        Index::None => ", no index on SCAN_HASH",
+    };
+    let headline =
+        format!("{mix}, {} × {MOST} scans on their way{together}, {loaded}{indexed}", count(*parcels));
+    let all = [Action::Insert, Action::ByHash, Action::ById];
+    let does = all.into_iter().filter(|action| mix.does(*action));
+    let decides = mix.does(Action::Insert);
+    let data = format!("{scans} scans, {parcels} parcels at a time, {load:?}, {index:?}");
+    WorkloadSpec {
+        does: does.map(|action| OPERATIONS[action as usize]).collect(),
+        batches: vec![(OPERATIONS[Action::Insert as usize], *insert_batch)],
+        decides,
+        data: (!decides).then_some(data),
+        ..WorkloadSpec::new(&KIND, parameters, unit, headline)
+    }
+}
+
 impl Workload for Parcels {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operations(&self) -> &'static [&'static str] {
-        OPERATIONS
-    }
-
-    fn does(&self) -> Vec<&'static str> {
-        let all = [Action::Insert, Action::ByHash, Action::ById];
-        all.into_iter()
-            .filter(|action| self.parameters.mix.does(*action))
-            .map(|action| OPERATIONS[action as usize])
-            .collect()
-    }
-
-    fn unit(&self) -> String {
-        let mix = String::from(self.parameters.mix.clone());
-        match self.parameters.insert_batch {
-            1 => format!("an operation of mix {mix}"),
-            _ => format!("a scan inserted, or a read, of mix {mix}"),
-        }
-    }
-
-    fn units(&self, operation: &str) -> u32 {
-        if operation == OPERATIONS[Action::Insert as usize] { self.parameters.insert_batch } else { 1 }
-    }
-
-    fn values(&self) -> Values {
-        written(&self.parameters)
-    }
-
-    fn headline(&self) -> String {
-        let Parameters { mix, parcels, scans, load, index, insert_batch, .. } = &self.parameters;
-        let together = match insert_batch {
-            1 => String::new(),
-            several => format!(", {several} at once"),
-        };
-        let loaded = match (scans, load) {
-            (0, _) => "no scans loaded".to_owned(),
-            (1, _) => "1 scan loaded".to_owned(),
-            (scans, LoadMethod::Bulk) => format!("{} scans loaded", count(*scans)),
-            (scans, LoadMethod::Single) => format!("{} scans loaded row by row", count(*scans)),
-        };
-        let index = match index {
-            Index::Hash => "",
-            Index::None => ", no index on SCAN_HASH",
-        };
-        format!("{mix}, {} × {MOST} scans on their way{together}, {loaded}{index}", count(*parcels))
-    }
-
-    fn decides(&self) -> bool {
-        self.parameters.mix.does(Action::Insert)
-    }
-
-    fn data(&self) -> Option<String> {
-        let Parameters { parcels, scans, load, index, .. } = self.parameters;
-        (!self.decides()).then(|| format!("{scans} scans, {parcels} parcels at a time, {load:?}, {index:?}"))
+    fn spec(&self) -> &WorkloadSpec {
+        &self.spec
     }
 
     fn size(&self, _: u32, _: Option<u64>) -> DataSize {
@@ -148,7 +128,7 @@ impl Workload for Parcels {
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
         // trials that share their data share the seed of its stream
-        let seed = if self.decides() { setup.seed } else { 0 };
+        let seed = if self.spec.decides { setup.seed } else { 0 };
         let Parameters { index, insert_batch, .. } = self.parameters;
         let loading = self.parameters.loading(seed);
         let ledger = Arc::new(Ledger::of(setup.part, loading, insert_batch == 1));
@@ -158,7 +138,7 @@ impl Workload for Parcels {
             scenario: Scenario::new(&self.parameters, ledger, setup.seed),
             wanted,
             loading,
-            leaves: !self.decides(),
+            leaves: !self.spec.decides,
         })
     }
 }

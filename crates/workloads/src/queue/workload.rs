@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{
     AuditResult, Crash, DataSize, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store, Tally,
-    TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER, TLS},
-    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
+    workload::{no_host, no_port, read, read_ledger, written_ledger},
 };
 
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
@@ -88,6 +88,7 @@ const GUARANTEES: &[Guarantee] = {
 #[derive(Clone, Debug)]
 pub struct Queue {
     parameters: Parameters,
+    spec: WorkloadSpec,
 }
 
 impl Queue {
@@ -97,7 +98,7 @@ impl Queue {
     /// The first parameter that is out of range.
     pub fn new(parameters: Parameters) -> Result<Self, String> {
         parameters.check()?;
-        Ok(Self { parameters })
+        Ok(Self { spec: spec(&parameters), parameters })
     }
 }
 
@@ -105,111 +106,75 @@ fn counted(number: u32, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-impl Workload for Queue {
-    fn name(&self) -> &'static str {
-        NAME
+/// What the workload with these parameters says of itself.
+fn spec(parameters: &Parameters) -> WorkloadSpec {
+    let delivery = parameters.delivery();
+    let (publish, consume) = (OPERATIONS[0], OPERATIONS[1]);
+    // consumed messages count where both kinds of clients take part, because they went all the way through
+    let (does, counts, done) = match parameters.phase {
+        Phase::Publish => (vec![publish], publish, "published"),
+        Phase::Consume => (vec![consume], consume, "consumed"),
+        Phase::Both => (vec![publish, consume], consume, "published and consumed"),
+    };
+    let values = Parameters {
+        prefetch: Some(parameters.prefetch()),
+        backlog: Some(parameters.backlog()),
+        ..parameters.clone()
+    };
+    let drains = parameters.phase == Phase::Consume;
+    WorkloadSpec {
+        does,
+        counted: vec![counts],
+        spans: SPANS,
+        // no lock mode applies, because nothing is read to decide what to write
+        lock: Some(Lock::None),
+        decides: false,
+        forgone: if delivery.promises() { &[] } else { &[DELIVERY] },
+        clients: Some(delivery.producers + delivery.consumers),
+        // producers set the pace where both kinds of clients take part: consumers take whatever there is
+        scheduled: (parameters.phase == Phase::Both).then_some(parameters.producers),
+        // consumers of a backlog take messages until none is left, whatever the rate
+        is_paced: !drains,
+        // a warm-up would drain the backlog that is to be measured
+        warms_up: !drains,
+        ..WorkloadSpec::new(&KIND, &values, format!("a message {done}"), headline(parameters))
     }
+}
 
-    fn operations(&self) -> &'static [&'static str] {
-        OPERATIONS
-    }
-
-    fn spans(&self) -> &'static [&'static str] {
-        SPANS
-    }
-
-    fn does(&self) -> Vec<&'static str> {
-        match self.parameters.phase {
-            Phase::Publish => vec![OPERATIONS[0]],
-            Phase::Consume => vec![OPERATIONS[1]],
-            Phase::Both => OPERATIONS.to_vec(),
-        }
-    }
-
-    /// Consumed messages count where both kinds of clients take part, because they went all the way through.
-    fn counted(&self) -> Vec<&'static str> {
-        match self.parameters.phase {
-            Phase::Publish => vec![OPERATIONS[0]],
-            Phase::Consume | Phase::Both => vec![OPERATIONS[1]],
-        }
-    }
-
-    fn unit(&self) -> String {
-        let done = match self.parameters.phase {
-            Phase::Publish => "published",
-            Phase::Consume => "consumed",
-            Phase::Both => "published and consumed",
+fn headline(parameters: &Parameters) -> String {
+    let Parameters { message_bytes, persistent, queue, .. } = parameters;
+    let Delivery { producers, consumers, ack, consume, in_flight, batch, prefetch, .. } =
+        parameters.delivery();
+    let mut parts = vec![format!("messages of {message_bytes} B")];
+    if producers > 0 {
+        let how = match ack {
+            Ack::Transaction => format!("{batch} a transaction"),
+            Ack::None | Ack::Confirm => format!("{in_flight} in flight"),
         };
-        format!("a message {done}")
+        parts.push(format!("{} (ack {}, {how})", counted(producers, "producer"), ack.name()));
     }
-
-    fn values(&self) -> Values {
-        let (backlog, prefetch) = (Some(self.parameters.backlog()), Some(self.parameters.prefetch()));
-        written(&Parameters { prefetch, backlog, ..self.parameters.clone() })
+    if consumers > 0 {
+        let how = match consume {
+            Consume::Auto => String::new(),
+            Consume::Ack | Consume::Transaction => format!(", {batch} at once, prefetch {prefetch}"),
+        };
+        parts.push(format!("{} (consume {}{how})", counted(consumers, "consumer"), consume.name()));
     }
-
-    fn headline(&self) -> String {
-        let Parameters { message_bytes, persistent, queue, .. } = &self.parameters;
-        let Delivery { producers, consumers, ack, consume, in_flight, batch, prefetch, .. } =
-            self.parameters.delivery();
-        let mut parts = vec![format!("messages of {message_bytes} B")];
-        if producers > 0 {
-            let how = match ack {
-                Ack::Transaction => format!("{batch} a transaction"),
-                Ack::None | Ack::Confirm => format!("{in_flight} in flight"),
-            };
-            parts.push(format!("{} (ack {}, {how})", counted(producers, "producer"), ack.name()));
-        }
-        if consumers > 0 {
-            let how = match consume {
-                Consume::Auto => String::new(),
-                Consume::Ack | Consume::Transaction => format!(", {batch} at once, prefetch {prefetch}"),
-            };
-            parts.push(format!("{} (consume {}{how})", counted(consumers, "consumer"), consume.name()));
-        }
-        if self.parameters.backlog() > 0 {
-            parts.push(format!("{} loaded", count(self.parameters.backlog())));
-        }
-        parts.push(if *persistent { "persistent" } else { "transient" }.to_owned());
-        match queue {
-            QueueKind::Default => {}
-            QueueKind::Classic => parts.push("classic queue".to_owned()),
-            QueueKind::Quorum => parts.push("quorum queue".to_owned()),
-        }
-        parts.join(", ")
+    if parameters.backlog() > 0 {
+        parts.push(format!("{} loaded", count(parameters.backlog())));
     }
-
-    /// No lock mode applies, because nothing is read to decide what to write.
-    fn lock(&self) -> Option<Lock> {
-        Some(Lock::None)
+    parts.push(if *persistent { "persistent" } else { "transient" }.to_owned());
+    match queue {
+        QueueKind::Default => {}
+        QueueKind::Classic => parts.push("classic queue".to_owned()),
+        QueueKind::Quorum => parts.push("quorum queue".to_owned()),
     }
+    parts.join(", ")
+}
 
-    fn decides(&self) -> bool {
-        false
-    }
-
-    fn without(&self, _: Lock) -> &'static [Guarantee] {
-        if self.parameters.delivery().promises() { &[] } else { &[DELIVERY] }
-    }
-
-    fn clients(&self) -> Option<u32> {
-        let Delivery { producers, consumers, .. } = self.parameters.delivery();
-        Some(producers + consumers)
-    }
-
-    /// Producers set the pace where both kinds of clients take part: consumers take whatever there is.
-    fn scheduled(&self) -> Option<u32> {
-        (self.parameters.phase == Phase::Both).then_some(self.parameters.producers)
-    }
-
-    /// Consumers of a backlog take messages until none is left, whatever the rate.
-    fn is_paced(&self) -> bool {
-        self.parameters.phase != Phase::Consume
-    }
-
-    /// A warm-up would drain the backlog that is to be measured.
-    fn warms_up(&self) -> bool {
-        self.parameters.phase != Phase::Consume
+impl Workload for Queue {
+    fn spec(&self) -> &WorkloadSpec {
+        &self.spec
     }
 
     fn size(&self, _: u32, _: Option<u64>) -> DataSize {

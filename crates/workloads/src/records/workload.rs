@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Isolation, Lock, StoreError, Task, count};
+use acidtest_model::{Lock, StoreError, Task, count};
 
 use serde_json::value::RawValue;
 
 use super::{
-    Action, Final, Layout, Ledger, OPERATIONS, Parameters, RecordsStore, Refresh, Requirements, Scenario,
-    audit,
+    Action, Final, Ledger, OPERATIONS, Parameters, RecordsStore, Refresh, Requirements, Scenario, audit,
 };
 use crate::{
-    AuditResult, Crash, DataSize, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload,
-    WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, DataSize, LoadProgress, Place, Served, Side, Store, TrialSetup, Workload,
+    WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
-    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
+    workload::{no_host, no_port, read, read_ledger, written_ledger},
 };
 
 const NAME: &str = "records";
@@ -45,6 +44,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
 #[derive(Clone, Debug)]
 pub struct Records {
     parameters: Parameters,
+    spec: WorkloadSpec,
 }
 
 impl Records {
@@ -54,7 +54,7 @@ impl Records {
     /// The first parameter that is out of range.
     pub fn new(parameters: Parameters) -> Result<Self, String> {
         parameters.check()?;
-        Ok(Self { parameters })
+        Ok(Self { spec: spec(&parameters), parameters })
     }
 }
 
@@ -62,70 +62,38 @@ impl Records {
 /// of that for the next trial.
 const KEPT: [u64; 2] = [16, 75];
 
+/// What the workload with these parameters says of itself.
+fn spec(parameters: &Parameters) -> WorkloadSpec {
+    let Parameters { mix, records, fields, field_bytes, transaction, .. } = parameters;
+    let together = match transaction {
+        1 => String::new(),
+        several => format!(", {several} operations a transaction"),
+    };
+    let headline = format!(
+        "{mix}, {} records of {fields} × {field_bytes} B, keys {}{together}",
+        count(*records),
+        parameters.choice()
+    );
+    let actions = [Action::Read, Action::Update, Action::Insert, Action::Scan, Action::Modify];
+    let does = actions.into_iter().filter(|action| mix.does(*action));
+    let scans = parameters.layout().scans;
+    let data = format!("{records} records of {fields} x {field_bytes} B, scans: {scans}");
+    let unit = format!("an operation of mix {}", String::from(mix.clone()));
+    WorkloadSpec {
+        does: does.map(|action| OPERATIONS[action as usize]).collect(),
+        lock: mix.is_locked().then_some(Lock::Hard),
+        isolation: parameters.isolation.0,
+        transaction: *transaction,
+        refreshes: parameters.refresh != Refresh::No,
+        decides: mix.does(Action::Update) || mix.does(Action::Modify),
+        data: (!mix.does(Action::Insert)).then_some(data),
+        ..WorkloadSpec::new(&KIND, parameters, unit, headline)
+    }
+}
+
 impl Workload for Records {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operations(&self) -> &'static [&'static str] {
-        OPERATIONS
-    }
-
-    fn does(&self) -> Vec<&'static str> {
-        let mix = &self.parameters.mix;
-        let actions = [Action::Read, Action::Update, Action::Insert, Action::Scan, Action::Modify];
-        actions
-            .into_iter()
-            .filter(|action| mix.does(*action))
-            .map(|action| OPERATIONS[action as usize])
-            .collect()
-    }
-
-    fn unit(&self) -> String {
-        format!("an operation of mix {}", String::from(self.parameters.mix.clone()))
-    }
-
-    fn values(&self) -> Values {
-        written(&self.parameters)
-    }
-
-    fn headline(&self) -> String {
-        let Parameters { mix, records, fields, field_bytes, transaction, .. } = &self.parameters;
-        let together = match transaction {
-            1 => String::new(),
-            several => format!(", {several} operations a transaction"),
-        };
-        format!(
-            "{mix}, {} records of {fields} × {field_bytes} B, keys {}{together}",
-            count(*records),
-            self.parameters.choice()
-        )
-    }
-
-    fn lock(&self) -> Option<Lock> {
-        self.parameters.mix.is_locked().then_some(Lock::Hard)
-    }
-
-    fn isolation(&self) -> Option<Isolation> {
-        self.parameters.isolation.0
-    }
-
-    fn transaction(&self) -> u32 {
-        self.parameters.transaction
-    }
-
-    fn refreshes(&self) -> bool {
-        self.parameters.refresh != Refresh::No
-    }
-
-    fn decides(&self) -> bool {
-        self.parameters.mix.does(Action::Update) || self.parameters.mix.does(Action::Modify)
-    }
-
-    fn data(&self) -> Option<String> {
-        let Layout { records, fields, field_bytes, scans } = self.parameters.layout();
-        let grows = self.parameters.mix.does(Action::Insert);
-        (!grows).then(|| format!("{records} records of {fields} x {field_bytes} B, scans: {scans}"))
+    fn spec(&self) -> &WorkloadSpec {
+        &self.spec
     }
 
     fn size(&self, _: u32, _: Option<u64>) -> DataSize {
@@ -138,8 +106,8 @@ impl Workload for Records {
         let ledger = Arc::new(Ledger::of(setup.part, layout, setup.reusable.unwrap_or_default()));
         let wanted = Requirements {
             lock: setup.lock,
-            decides: self.decides(),
-            isolation: self.isolation(),
+            decides: self.spec.decides,
+            isolation: self.spec.isolation,
             transaction: self.parameters.transaction,
             refresh: self.parameters.refresh,
             layout,
