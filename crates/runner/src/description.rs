@@ -119,8 +119,8 @@ impl TrialDescription {
         trial: &dyn WorkloadTrial,
         store: &dyn acidtest_workloads::Store,
     ) -> Result<Vec<acidtest_engine::ClientTask>, StoreError> {
-        if let Some((address, token)) = &self.gateway {
-            trial.reach(Role::Gateway, &address.clone().into(), Some(token))?;
+        if let (Some((address, token)), Some(services)) = (&self.gateway, trial.services()) {
+            services.announce(Role::Gateway, &address.clone().into(), Some(token))?;
         }
         let own = (0..self.setup.clients as usize).filter(|client| self.setup.part.has(*client));
         own.map(|_| trial.client(store, &self.place)).collect()

@@ -126,7 +126,10 @@ impl Host {
 
     fn ping(&self, runtime: &tokio::runtime::Runtime, mut line: ServedLine, trial: Option<&HostedTrial>) {
         let found = self.store(runtime).and_then(|store| {
-            trial.map_or(Ok(false), |described| Ok(self.trial(described)?.is_ordered(&*store)))
+            trial.map_or(Ok(false), |described| {
+                let trial = self.trial(described)?;
+                Ok(trial.consuming().is_some_and(|consuming| consuming.is_ordered(&*store)))
+            })
         });
         let (ordered, failed) = found.map_or_else(|why| (false, Some(why)), |ordered| (ordered, None));
         let pong = Pong { ordered, failed };

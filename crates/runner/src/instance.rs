@@ -19,7 +19,7 @@ use crate::{
     answer::{PATIENCE, first_answer, open, unless_interrupted, within},
     evictions::Evicted,
     lives::Lives,
-    services::Services,
+    services::StartedServices,
 };
 
 /// An open store, and everything that must be removed when the run is done with it.
@@ -31,7 +31,7 @@ pub struct Instance {
     others: Vec<OpenMember>,
     private: Private,
     /// The services in front of the store, for the trial that is under way.
-    pub(crate) services: Services,
+    pub(crate) services: StartedServices,
     /// How long a client's message to the host of an embedded store and its answer take; none where there is no host.
     pub(crate) round_trip: Option<Duration>,
     /// Data that trials left behind for later ones, by a key that says what they are.
@@ -218,7 +218,7 @@ impl Instance {
             server,
             others,
             private,
-            services: Services::new(tls),
+            services: StartedServices::new(tls),
             round_trip: None,
             earlier: BTreeMap::new(),
             lives,
@@ -259,7 +259,7 @@ impl Instance {
     }
 
     /// The same, beside the services in front of it.
-    pub(crate) fn store_and_services(&mut self) -> (&dyn Store, &mut Services) {
+    pub(crate) fn store_and_services(&mut self) -> (&dyn Store, &mut StartedServices) {
         (&*self.server.store, &mut self.services)
     }
 

@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, Write};
 
 use acidtest_engine::{Instruction, Report};
-use acidtest_workloads::{Crash, Tally, WrittenLedger};
+use acidtest_workloads::{Crash, MessageCounts, WrittenLedger};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::description::TrialDescription;
@@ -24,7 +24,7 @@ pub(crate) enum ToWorker {
     /// Keeps it in step with the others.
     Instruction(Instruction),
     /// How far the clients of all other workers have come.
-    Elsewhere(Tally),
+    Elsewhere(MessageCounts),
     /// What happens to the store's server, to be noted and answered with the same number.
     Crash { number: u64, crash: Crash },
 }
@@ -39,7 +39,7 @@ pub(crate) enum FromWorker {
     /// What its clients did.
     Report(Report),
     /// How far they have come, where others have to know.
-    Tally(Tally),
+    Counts(MessageCounts),
     /// It has noted what happens to the store's server.
     Noted { number: u64 },
     /// Its ledger: the last message of one that went to the end.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use acidtest_engine::{Instruction, Measurement, News, Trial};
-use acidtest_workloads::{Crash, Tally, WorkloadTrial, WrittenLedger};
+use acidtest_workloads::{Crash, MessageCounts, WorkloadTrial, WrittenLedger};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -154,7 +154,7 @@ fn keep_last_words(mut words: impl Read, kept: &Mutex<String>) {
 /// What workers told that is not for the engine.
 #[derive(Default)]
 struct Inbox {
-    tallies: Vec<Tally>,
+    counts: Vec<MessageCounts>,
     /// The last number of what happened to the server that each has noted.
     noted: Vec<u64>,
     ledgers: Vec<Option<WrittenLedger>>,
@@ -169,7 +169,7 @@ pub struct Processes {
     news: Option<Receiver<(usize, News)>>,
     inbox: Arc<Mutex<Inbox>>,
     readers: Vec<thread::JoinHandle<()>>,
-    told: Vec<Tally>,
+    told: Vec<MessageCounts>,
     /// How many times they were told what happens to the server.
     crashes: u64,
     /// Which of them have noted each crash in time.
@@ -200,11 +200,11 @@ impl Processes {
     ) -> Result<Self, Failure> {
         let (news, told) = mpsc::channel();
         let count = workers.len();
-        let (tallies, noted) = (vec![Tally::default(); count], vec![0; count]);
-        let inbox = Inbox { tallies, noted, ledgers: (0..count).map(|_| None).collect() };
+        let (counts, noted) = (vec![MessageCounts::default(); count], vec![0; count]);
+        let inbox = Inbox { counts, noted, ledgers: (0..count).map(|_| None).collect() };
         let inbox = Arc::new(Mutex::new(inbox));
         let mut all = Self {
-            told: vec![Tally::default(); count],
+            told: vec![MessageCounts::default(); count],
             crashes: 0,
             know_crashes: vec![true; count],
             stalled: vec![false; count],
@@ -257,15 +257,18 @@ impl Processes {
 
     /// Lets the workers know how far the others have come, and the trial how far all have.
     pub(crate) fn exchange(&mut self, trial: &dyn WorkloadTrial) {
-        let tallies = self.inbox().tallies.clone();
-        let all = tallies.iter().fold(Tally::default(), |sum, each| Tally {
+        let Some(consuming) = trial.consuming() else { return };
+        let counts = self.inbox().counts.clone();
+        let all = counts.iter().fold(MessageCounts::default(), |sum, each| MessageCounts {
             published: sum.published + each.published,
             delivered: sum.delivered + each.delivered,
         });
-        trial.note_elsewhere(all);
-        for (index, own) in tallies.iter().enumerate() {
-            let others =
-                Tally { published: all.published - own.published, delivered: all.delivered - own.delivered };
+        consuming.note_elsewhere(all);
+        for (index, own) in counts.iter().enumerate() {
+            let others = MessageCounts {
+                published: all.published - own.published,
+                delivered: all.delivered - own.delivered,
+            };
             // a pipe to a process that is stopped may be full
             if self.told[index] != others && !self.stalled[index] {
                 self.told[index] = others;
@@ -347,7 +350,10 @@ impl Processes {
             let _ = reader.join();
         }
         let ledgers = std::mem::take(&mut self.inbox().ledgers);
-        trial.note_elsewhere(Tally::default());
+        // their messages are in their ledgers
+        if let Some(consuming) = trial.consuming() {
+            consuming.note_elsewhere(MessageCounts::default());
+        }
         for (ledger, knows_crashes) in ledgers.into_iter().zip(&self.know_crashes) {
             let ledger =
                 ledger.ok_or_else(|| Failure::Store("a client process left no ledger".to_owned()))?;
@@ -439,7 +445,7 @@ impl Reader {
                 Ok(Some(FromWorker::Report(report))) => {
                     _ = self.news.send((self.index, News::Report(report)));
                 }
-                Ok(Some(FromWorker::Tally(tally))) => lock(&self.inbox).tallies[self.index] = tally,
+                Ok(Some(FromWorker::Counts(counts))) => lock(&self.inbox).counts[self.index] = counts,
                 Ok(Some(FromWorker::Noted { number })) => lock(&self.inbox).noted[self.index] = number,
                 Ok(Some(FromWorker::Ledger(ledger))) => {
                     lock(&self.inbox).ledgers[self.index] = Some(ledger);

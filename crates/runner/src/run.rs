@@ -512,7 +512,7 @@ impl<'e> Runner<'_, 'e> {
         let forgets = self.faults[cell.faults]
             .0
             .iter()
-            .any(|fault| !trial.kept_by(fault.target.role(), &settings).survives(&fault.disruption));
+            .any(|fault| !trial.durability_of(fault.target.role(), &settings).survives(&fault.disruption));
         self.state.note_settings(index, &settings, forgets)?;
         let spec = self.workloads[cell.workload].spec();
         let blocks = instance.store().blocking() && instance.host().is_none() && !trial.has_gateway();
@@ -545,7 +545,7 @@ impl<'e> Runner<'_, 'e> {
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
         let injections = Injected::all_figures(&driven.injected, &result.audit, |member, disruption| Hit {
             is_noticed: trial.is_noticed(member.role, disruption),
-            keeps: trial.keeps(member.role, &settings),
+            keeps: trial.sets_durability(member.role, &settings),
         });
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || spec.ramp.is_some();
@@ -696,7 +696,7 @@ fn judge_ends(
     settings: &EffectiveSettings,
     (without, forgets): (&[String], bool),
 ) {
-    let keeps = trial.kept_by(Role::Server, settings);
+    let keeps = trial.durability_of(Role::Server, settings);
     if instance.judge_restarts(audit, keeps, without, suspected) {
         return;
     }
@@ -704,7 +704,7 @@ fn judge_ends(
         audit.across_crash(without);
     }
     let may_forget = |one: &Injected| {
-        one.has_ended() && !trial.kept_by(one.member.role, settings).survives(&one.injection.disruption)
+        one.has_ended() && !trial.durability_of(one.member.role, settings).survives(&one.injection.disruption)
     };
     if forgets && !driven.injected.iter().any(may_forget) {
         audit.hold_to(DURABILITY);

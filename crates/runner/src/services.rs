@@ -8,7 +8,7 @@ use std::{
 
 use acidtest_lab::{Deployment, Lab, LabError, Lifetime, Member, MemberSpec};
 use acidtest_model::{Address, Durability, Encryption, MemberId, Role};
-use acidtest_workloads::Front;
+use acidtest_workloads::ServiceSpec;
 
 use crate::{
     Failure, Interrupt,
@@ -22,7 +22,7 @@ const UNREACHED: i32 = 3;
 const WAIT: Duration = Duration::from_millis(500);
 
 /// The services of a trial, in the order in which they were started.
-pub(crate) struct Services {
+pub(crate) struct StartedServices {
     started: Vec<Service>,
     /// How long one may not reach what it needs, which may be down for a while.
     pub(crate) patience: Duration,
@@ -70,7 +70,7 @@ impl Service {
     }
 }
 
-impl Services {
+impl StartedServices {
     /// None yet.
     pub(crate) fn new(tls: Encryption) -> Self {
         Self { started: Vec::new(), patience: READY, tls }
@@ -85,19 +85,19 @@ impl Services {
         &mut self,
         lab: &Lab,
         program: &Path,
-        front: &Front,
+        service: &ServiceSpec,
         interrupt: &Interrupt,
     ) -> Result<(Address, Option<String>), Failure> {
-        let role = front.role;
+        let role = service.role;
         let version =
-            front.server.map(|server| Ok::<_, LabError>(Lab::locate(server)?.version)).transpose()?;
+            service.server.map(|server| Ok::<_, LabError>(Lab::locate(server)?.version)).transpose()?;
         let spec = MemberSpec {
             host: version.is_none().then_some(program),
-            arguments: &front.arguments,
-            secrets: &front.secrets,
+            arguments: &service.arguments,
+            secrets: &service.secrets,
             // a collector takes none, but from whoever looks at how it stands
             tls: self.tls.is_on() && role != Role::Collector,
-            ..MemberSpec::server(role, front.server.unwrap_or(role.name()), Durability::Disk)
+            ..MemberSpec::server(role, service.server.unwrap_or(role.name()), Durability::Disk)
         };
         let deployment = lab.deploy(spec.store, &[spec], Lifetime::Run)?;
         let begun = Instant::now();

@@ -13,7 +13,7 @@ use acidtest_model::{
 };
 use acidtest_results::StopFigures;
 use acidtest_workloads::{
-    AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
+    AuditResult, LoadProgress, Place, Remarks, Services, TrialSetup, Verdict, Workload, WorkloadTrial,
     hosted::HostedTrial,
 };
 
@@ -142,17 +142,18 @@ impl<'a> TrialRun<'a> {
         instance: &Instance,
         watcher: &mut Watcher<'_>,
     ) -> Result<(), Failure> {
-        let Some(address) = self.trial.running_gateway() else { return Ok(()) };
+        let Some(services) = self.trial.services() else { return Ok(()) };
+        let Some(address) = services.running() else { return Ok(()) };
         let endpoint = Address { port: address.port.or(Some(80)), ..address.clone() };
         if !takes_connections(&endpoint).await {
             return Err(Failure::Store(format!(
                 "nobody takes connections at {address}\n  remedy: start the gateway, or name its host and port (--gateway)"
             )));
         }
-        self.trial.reach(Role::Gateway, &address, Some(token.reveal()))?;
+        services.announce(Role::Gateway, &address, Some(token.reveal()))?;
         self.gateway = Some((address, token.reveal().to_owned()));
         // it is looked for among rows of others
-        let trying = within(AMONG_OTHERS, "trying the gateway", self.trial.try_gateway(instance.store()));
+        let trying = within(AMONG_OTHERS, "trying the gateway", services.probe(instance.store()));
         if let Some(doubt) =
             unless_interrupted(trying, watcher, "trying the gateway with a first entry").await?
         {
@@ -172,12 +173,13 @@ impl<'a> TrialRun<'a> {
         program: &Path,
         watcher: &mut Watcher<'_>,
     ) -> Result<(), Failure> {
+        let Some(services) = self.trial.services() else { return Ok(()) };
         let mut started = Vec::new();
-        while let Some(front) = self.trial.front(instance.store(), &self.hosted.place, &started)? {
-            watcher.observer.doing(&format!("starting the {}", front.role));
-            let (address, token) = instance.services.start(lab, program, &front, watcher.interrupt).await?;
-            self.trial.reach(front.role, &address, token.as_deref())?;
-            started.push((front.role, address.clone()));
+        while let Some(spec) = services.next(instance.store(), &self.hosted.place, &started)? {
+            watcher.observer.doing(&format!("starting the {}", spec.role));
+            let (address, token) = instance.services.start(lab, program, &spec, watcher.interrupt).await?;
+            services.announce(spec.role, &address, token.as_deref())?;
+            started.push((spec.role, address.clone()));
             self.gateway = token.map(|token| (address, token)).or(self.gateway.take());
         }
         Ok(())
@@ -185,20 +187,22 @@ impl<'a> TrialRun<'a> {
 
     /// The durability level of what the member with this role keeps, at these settings.
     #[must_use]
-    pub fn kept_by(&self, member: Role, settings: &EffectiveSettings) -> EffectiveDurability {
-        self.trial.kept_by(member, settings)
+    pub fn durability_of(&self, member: Role, settings: &EffectiveSettings) -> EffectiveDurability {
+        let services = self.trial.services();
+        services.map_or(settings.durability, |services| services.durability_of(member, settings))
     }
 
     /// Whether the durability level of these settings is that of what the member with this role keeps.
     #[must_use]
-    pub fn keeps(&self, member: Role, settings: &EffectiveSettings) -> bool {
-        self.trial.keeps(member, settings)
+    pub fn sets_durability(&self, member: Role, settings: &EffectiveSettings) -> bool {
+        let services = self.trial.services();
+        services.map_or(member == Role::Server, |services| services.sets_durability(member, settings))
     }
 
     /// Whether clients that are at work are sure to notice at once what is done to the member with this role.
     #[must_use]
     pub fn is_noticed(&self, member: Role, disruption: &Disruption) -> bool {
-        self.trial.is_noticed(member, disruption)
+        self.trial.services().is_none_or(|services| services.is_noticed(member, disruption))
     }
 
     /// What tells the trial from every other one.
@@ -240,7 +244,10 @@ impl<'a> TrialRun<'a> {
         let begun = Instant::now();
         let mut took = Vec::new();
         while took.len() < CONNECTIONS && begun.elapsed() < CONNECTING {
-            let connecting = self.trial.connecting(instance.store());
+            let connecting = match self.trial.services() {
+                Some(services) => services.connecting(instance.store()),
+                None => instance.store().connecting(),
+            };
             match within(PATIENCE, "connecting", connecting).await? {
                 Some(span) => took.push(span),
                 None => return Ok(None),
@@ -330,12 +337,13 @@ impl<'a> TrialRun<'a> {
         watcher: &mut Watcher<'_>,
     ) -> Result<AuditResult, String> {
         let reading = PATIENCE + ROW * u32::try_from(self.trial.rows_left()).unwrap_or(u32::MAX);
-        let most = reading + self.trial.settles();
+        let settling = self.trial.services().map_or(Duration::ZERO, Services::settles);
         let (store, services) = instance.store_and_services();
         let mut auditing = self.trial.audit(Ok(store), &self.hosted.place);
-        let is_settling = !self.trial.settles().is_zero();
-        let doing =
-            if is_settling { "auditing, when all that was acknowledged is stored" } else { "auditing" };
+        let (most, doing) = match settling {
+            Duration::ZERO => (reading, "auditing"),
+            settling => (reading + settling, "auditing, when all that was acknowledged is stored"),
+        };
         let begun = Instant::now();
         watcher.observer.going_on(doing, Duration::ZERO);
         loop {
@@ -373,7 +381,8 @@ impl<'a> TrialRun<'a> {
     /// The store's own; that it does not answer. What cannot be removed now is removed with the namespace.
     pub async fn unload(&self, instance: &Instance) -> Result<(), StoreError> {
         let unloaded = self.trial.unload(instance.store(), &self.hosted.place);
-        let most = if self.trial.running_gateway().is_some() { AMONG_OTHERS } else { PATIENCE };
+        let is_among_others = self.trial.services().is_some_and(|services| services.running().is_some());
+        let most = if is_among_others { AMONG_OTHERS } else { PATIENCE };
         within(most, "removing the data", unloaded).await
     }
 }

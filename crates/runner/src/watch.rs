@@ -7,7 +7,7 @@ use acidtest_engine::{Extent, Measurement, Progress, Stop};
 use acidtest_model::{Commands, Role, Timeline};
 use acidtest_observe::{Resources, Sampler};
 use acidtest_results::GaugeFigures;
-use acidtest_workloads::{Crash, WorkloadTrial};
+use acidtest_workloads::{Consuming, Crash, WorkloadTrial};
 
 use crate::{
     Failure, FaultStage, SecondSeen, Watcher,
@@ -55,7 +55,7 @@ impl Gauge {
         if measured.as_secs() < seen as u64 {
             return;
         }
-        if let Some((name, value)) = trial.gauge() {
+        if let Some((name, value)) = trial.consuming().map(Consuming::gauge) {
             let new = || GaugeFigures { name: name.to_owned(), each_second: Vec::new() };
             self.figures.get_or_insert_with(new).each_second.push(value);
         }
@@ -90,7 +90,7 @@ impl Told {
         let seconds = driver.trial.seconds_from(self.seconds);
         self.seconds += seconds.len();
         let (operations, used) = (driver.trial.operations(), sampler.lately());
-        let gauge = of.gauge();
+        let gauge = of.consuming().map(Consuming::gauge);
         watcher.observer.second(&SecondSeen { operations, seconds: &seconds, used: &used, gauge });
     }
 
@@ -164,7 +164,7 @@ pub(crate) async fn drive(
         if let (Some(measured), None, None) = (progress.measured, &lost, &failed) {
             let is_over = stopped.is_some() || matches!(extent, Extent::Time(length) if measured >= length);
             let ends_server = !is_over && injector.ends_server(measured);
-            let outstanding = of.outstanding().filter(|_| ends_server);
+            let outstanding = of.consuming().filter(|_| ends_server).map(Consuming::outstanding);
             if ends_server {
                 driver.note_crash(of, Crash::Nears);
                 driver.note_crash(of, Crash::Comes);

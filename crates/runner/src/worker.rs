@@ -12,7 +12,7 @@ use std::{
 };
 
 use acidtest_engine::{Report, Stop, Trial};
-use acidtest_workloads::{Store, Tally, WorkloadTrial, hosted::Hosted};
+use acidtest_workloads::{Consuming, MessageCounts, Store, WorkloadTrial, hosted::Hosted};
 
 use crate::{
     Failure, Opener, Target,
@@ -133,7 +133,11 @@ fn listen(
         loop {
             match read(&mut input) {
                 Ok(Some(ToWorker::Instruction(instruction))) => engine.follow(instruction),
-                Ok(Some(ToWorker::Elsewhere(tally))) => trial.note_elsewhere(tally),
+                Ok(Some(ToWorker::Elsewhere(counts))) => {
+                    if let Some(consuming) = trial.consuming() {
+                        consuming.note_elsewhere(counts);
+                    }
+                }
                 Ok(Some(ToWorker::Crash { number, crash })) => {
                     trial.note_crash(crash);
                     // at the very end nobody tells it any more
@@ -160,7 +164,7 @@ async fn tell(
     listens: &AtomicBool,
     output: &mut impl Write,
 ) -> Result<bool, Failure> {
-    let (mut tallied, mut beaten, mut stopped) = (Tally::default(), None, false);
+    let (mut counted, mut beaten, mut stopped) = (MessageCounts::default(), None, false);
     loop {
         let mut is_over = false;
         for report in reports.try_iter() {
@@ -183,9 +187,9 @@ async fn tell(
             beaten = Some(shown);
             news.push(FromWorker::Report(beat));
         }
-        if let Some(tally) = trial.tally().filter(|tally| *tally != tallied) {
-            tallied = tally;
-            news.push(FromWorker::Tally(tally));
+        if let Some(counts) = trial.consuming().map(Consuming::counts).filter(|counts| *counts != counted) {
+            counted = counts;
+            news.push(FromWorker::Counts(counts));
         }
         for message in &news {
             if write(output, message).is_err() {

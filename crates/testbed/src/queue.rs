@@ -116,7 +116,7 @@ impl QueueRun {
     /// Messages that were published and not consumed, by the clients' own count.
     #[must_use]
     pub fn depth(&self) -> u64 {
-        self.trial.gauge().unwrap().1
+        self.trial.consuming().unwrap().gauge().1
     }
 
     /// Empties the queue and audits all messages.

@@ -17,9 +17,11 @@ pub mod parcels;
 mod pieces;
 pub mod queue;
 pub mod records;
+mod services;
 mod shared_count;
 mod spec;
 mod store;
+mod trial;
 mod verdict;
 mod workload;
 
@@ -29,13 +31,15 @@ pub use hosted::{Served, ServedLine};
 pub use keys::{Skew, SkewError};
 pub use lives::Crash;
 pub use moments::OLDEST_LOST;
+pub use services::{ServiceSpec, Services};
 pub use spec::{Ramp, RunningService, WorkloadSpec};
 pub use store::{Evictions, Identity, Owner, Place, Store, lock_namespace, time_opening};
-pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
-pub use workload::{
-    AuditResult, DataSize, Front, LoadProgress, Medium, Over, Remarks, ReusableData, Side, TableSize, Tally,
-    TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+pub use trial::{
+    AuditResult, Consuming, LoadProgress, Medium, MessageCounts, Remarks, ReusableData, Side, TableSize,
+    TrialSetup, WorkloadTrial, WrittenLedger,
 };
+pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
+pub use workload::{DataSize, Over, Values, Workload, WorkloadKind};
 
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[WorkloadKind] =

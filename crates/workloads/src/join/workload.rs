@@ -12,7 +12,8 @@ use crate::{
     Audit, AuditResult, Crash, DataSize, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side,
     Store, TrialSetup, Verdict, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
-    workload::{NOTHING_WRITTEN, idle, no_host, no_port, read, read_ledger, written_ledger},
+    trial::{no_host, no_port, read_ledger, written_ledger},
+    workload::{NOTHING_WRITTEN, idle, read},
 };
 
 const NAME: &str = "join";

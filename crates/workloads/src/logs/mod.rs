@@ -29,7 +29,9 @@ mod http;
 mod ledger;
 mod parameters;
 mod port;
+mod services;
 mod settling;
+mod trial;
 mod workload;
 
 /// The workload's name.

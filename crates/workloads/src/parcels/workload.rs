@@ -19,7 +19,8 @@ use crate::{
     AuditResult, Crash, DataSize, Guarantee, LoadProgress, Place, Served, Side, Store, TrialSetup, Workload,
     WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK, TLS},
-    workload::{no_host, no_port, read, read_ledger, written_ledger},
+    trial::{no_host, no_port, read_ledger, written_ledger},
+    workload::read,
 };
 
 const NAME: &str = "parcels";

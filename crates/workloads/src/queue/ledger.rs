@@ -21,7 +21,7 @@ use super::{
     message::{Id, LOADED},
 };
 use crate::{
-    Tally,
+    MessageCounts,
     lives::{Crash, Damage, Life, Lives},
     moments::Moments,
     pieces::Pieces,
@@ -491,32 +491,32 @@ impl Ledger {
 
     /// Messages that were published and not yet delivered.
     pub(crate) fn depth(&self) -> u64 {
-        let (Tally { published, delivered }, elsewhere) = (self.tally(), self.elsewhere());
+        let (MessageCounts { published, delivered }, elsewhere) = (self.message_counts(), self.elsewhere());
         (published + elsewhere.published).saturating_sub(delivered + elsewhere.delivered)
     }
 
     /// How far this process's clients have come.
-    pub(crate) fn tally(&self) -> Tally {
+    pub(crate) fn message_counts(&self) -> MessageCounts {
         let Totals { published, delivered, .. } = self.totals();
-        Tally { published, delivered }
+        MessageCounts { published, delivered }
     }
 
-    fn elsewhere(&self) -> Tally {
+    fn elsewhere(&self) -> MessageCounts {
         let [published, delivered] = &self.elsewhere;
-        Tally { published: published.load(Relaxed), delivered: delivered.load(Relaxed) }
+        MessageCounts { published: published.load(Relaxed), delivered: delivered.load(Relaxed) }
     }
 
     /// Notes how far the clients of all other processes have come.
-    pub(crate) fn note_elsewhere(&self, tally: Tally) {
+    pub(crate) fn note_elsewhere(&self, counts: MessageCounts) {
         let [published, delivered] = &self.elsewhere;
-        published.store(tally.published, Relaxed);
-        delivered.store(tally.delivered, Relaxed);
+        published.store(counts.published, Relaxed);
+        delivered.store(counts.delivered, Relaxed);
     }
 
     /// Messages that were delivered at least once, as far as every process knows. One that is delivered again in
     /// another process counts twice.
     pub(crate) fn delivered_anywhere(&self) -> u64 {
-        self.tally().delivered + self.elsewhere().delivered
+        self.message_counts().delivered + self.elsewhere().delivered
     }
 
     /// How many deliveries, to the trial's consumers or to the audit's, a queue may make before it counts as one

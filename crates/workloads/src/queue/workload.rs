@@ -14,10 +14,11 @@ use super::{
     ledger,
 };
 use crate::{
-    AuditResult, Crash, DataSize, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store, Tally,
-    TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
+    AuditResult, Consuming, Crash, DataSize, Guarantee, Levels, LoadProgress, MessageCounts, Over, Place,
+    Served, Side, Store, TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER, TLS},
-    workload::{no_host, no_port, read, read_ledger, written_ledger},
+    trial::{no_host, no_port, read_ledger, written_ledger},
+    workload::read,
 };
 
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
@@ -217,10 +218,6 @@ impl WorkloadTrial for QueueTrial {
         self.scenario.ledger.depth()
     }
 
-    fn outstanding(&self) -> Option<u64> {
-        Some(self.scenario.ledger.outstanding())
-    }
-
     fn load<'a>(
         &'a self,
         store: &'a dyn Store,
@@ -242,12 +239,12 @@ impl WorkloadTrial for QueueTrial {
         })
     }
 
-    fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
-        Ok(port(store)?.client(place, &self.wanted, self.scenario.clone()))
+    fn consuming(&self) -> Option<&dyn Consuming> {
+        Some(self)
     }
 
-    fn gauge(&self) -> Option<(&'static str, u64)> {
-        Some(("depth", self.scenario.ledger.depth()))
+    fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
+        Ok(port(store)?.client(place, &self.wanted, self.scenario.clone()))
     }
 
     fn serve(&self, store: &dyn Store, place: &Place, side: Side) -> Result<Served, StoreError> {
@@ -258,10 +255,6 @@ impl WorkloadTrial for QueueTrial {
             Side::Subscriber => store.serve_subscriber(place, &self.wanted),
         };
         served.ok_or_else(no_host)
-    }
-
-    fn is_ordered(&self, store: &dyn Store) -> bool {
-        port(store).is_ok_and(|store| store.is_ordered(&self.wanted))
     }
 
     fn ledger(&self) -> Result<WrittenLedger, String> {
@@ -283,14 +276,6 @@ impl WorkloadTrial for QueueTrial {
             self.scenario.limited_times(by, times);
         }
         Ok(())
-    }
-
-    fn tally(&self) -> Option<Tally> {
-        Some(self.scenario.ledger.tally())
-    }
-
-    fn note_elsewhere(&self, tally: Tally) {
-        self.scenario.ledger.note_elsewhere(tally);
     }
 
     fn audit<'a>(
@@ -318,5 +303,27 @@ impl WorkloadTrial for QueueTrial {
 
     fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move { port(store)?.unload(place).await })
+    }
+}
+
+impl Consuming for QueueTrial {
+    fn outstanding(&self) -> u64 {
+        self.scenario.ledger.outstanding()
+    }
+
+    fn gauge(&self) -> (&'static str, u64) {
+        ("depth", self.scenario.ledger.depth())
+    }
+
+    fn counts(&self) -> MessageCounts {
+        self.scenario.ledger.message_counts()
+    }
+
+    fn note_elsewhere(&self, counts: MessageCounts) {
+        self.scenario.ledger.note_elsewhere(counts);
+    }
+
+    fn is_ordered(&self, store: &dyn Store) -> bool {
+        port(store).is_ok_and(|store| store.is_ordered(&self.wanted))
     }
 }

@@ -14,7 +14,8 @@ use crate::{
     AuditResult, Crash, DataSize, LoadProgress, Place, Served, Side, Store, TrialSetup, Workload,
     WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
-    workload::{no_host, no_port, read, read_ledger, written_ledger},
+    trial::{no_host, no_port, read_ledger, written_ledger},
+    workload::read,
 };
 
 const NAME: &str = "records";
