@@ -107,7 +107,7 @@ impl Driver {
     pub(crate) fn note_crash(&mut self, trial: &dyn WorkloadTrial, crash: Crash) {
         match &mut self.processes {
             Some(processes) => processes.note_crash(crash),
-            None => trial.note_crash(crash),
+            None => trial.ledger().note_crash(crash),
         }
     }
 

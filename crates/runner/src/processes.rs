@@ -358,6 +358,7 @@ impl Processes {
             let ledger =
                 ledger.ok_or_else(|| Failure::Store("a client process left no ledger".to_owned()))?;
             trial
+                .ledger()
                 .merge(&ledger, *knows_crashes)
                 .map_err(|why| Failure::Other(format!("a client process's ledger: {why}")))?;
         }

@@ -151,7 +151,7 @@ pub(crate) async fn drive(
         }
         driver.exchange(of);
         gauge.look(progress.measured, of);
-        of.note_moment();
+        of.ledger().note_moment();
         watcher.observer.measured(&progress, share(extent, &progress));
         told.second(progress.measured, of, &driver, &sampler, watcher);
         if lost.is_none() {

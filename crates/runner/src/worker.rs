@@ -116,7 +116,7 @@ async fn drive(
         Ok(ran) => ran.map_err(|error| Failure::Other(error.to_string()))?,
         Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
     };
-    let ledger = trial.ledger().map_err(Failure::Other)?;
+    let ledger = trial.ledger().written().map_err(Failure::Other)?;
     write(output, &FromWorker::Ledger(ledger)).map_err(|error| broken(&error))
 }
 
@@ -139,7 +139,7 @@ fn listen(
                     }
                 }
                 Ok(Some(ToWorker::Crash { number, crash })) => {
-                    trial.note_crash(crash);
+                    trial.ledger().note_crash(crash);
                     // at the very end nobody tells it any more
                     let _ = answers.send(number);
                 }

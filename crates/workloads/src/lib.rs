@@ -36,7 +36,7 @@ pub use spec::{Ramp, RunningService, WorkloadSpec};
 pub use store::{Evictions, Identity, Owner, Place, Store, lock_namespace, time_opening};
 pub use trial::{
     AuditResult, Consuming, LoadProgress, Medium, MessageCounts, Remarks, ReusableData, Side, TableSize,
-    TrialSetup, WorkloadTrial, WrittenLedger,
+    TrialLedger, TrialSetup, WorkloadTrial, WrittenLedger,
 };
 pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
 pub use workload::{DataSize, Over, Values, Workload, WorkloadKind};

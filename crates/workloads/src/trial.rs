@@ -175,6 +175,29 @@ pub enum Side {
 /// The ledger of the clients of one process, as another process reads it.
 pub type WrittenLedger = Box<RawValue>;
 
+/// What the clients of a trial note of their operations. Where several processes drive them, each has a ledger, and that of the
+/// process which judges the trial takes in the others.
+pub trait TrialLedger: Send + Sync {
+    /// What it holds, for the process that judges the trial. To be called once every operation has ended.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn written(&self) -> Result<WrittenLedger, String>;
+
+    /// Adds what the ledger of another process holds. `knows_crashes` is whether that process was told of each crash in time;
+    /// if it was not, nothing that it saw is known to have been within one life of the server.
+    ///
+    /// # Errors
+    /// It is not a ledger of this trial.
+    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String>;
+
+    /// Notes, now and then while the clients run, how far they have come, where that says how old a lost write was.
+    fn note_moment(&self) {}
+
+    /// Notes what happens to the server that the trial's data is on, while its clients run.
+    fn note_crash(&self, crash: Crash);
+}
+
 /// One trial of a workload, with its data, its clients, their ledger and its audit, as the runner takes it through its steps.
 pub trait WorkloadTrial: Send + Sync {
     /// How many rows [`load`](WorkloadTrial::load) loads.
@@ -235,24 +258,8 @@ pub trait WorkloadTrial: Send + Sync {
     /// The store has no host, or no adapter for the workload.
     fn serve(&self, store: &dyn Store, place: &Place, side: Side) -> Result<Served, StoreError>;
 
-    /// The ledger of this process's clients, for the process that judges the trial.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    fn ledger(&self) -> Result<WrittenLedger, String>;
-
-    /// Adds the ledger of another process's clients to this one's. `knows_crashes` is whether that process was told of
-    /// each crash in time; if it was not, nothing that it saw is known to have been within one life of the server.
-    ///
-    /// # Errors
-    /// It is not a ledger of this trial.
-    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String>;
-
-    /// Notes, now and then while the clients run, how far they have come, where that says how old a lost write was.
-    fn note_moment(&self) {}
-
-    /// Notes what happens to the server that the trial's data is on, while its clients run.
-    fn note_crash(&self, crash: Crash);
+    /// The ledger of this process's clients.
+    fn ledger(&self) -> &dyn TrialLedger;
 
     /// Reads the final state back, if the store can still be reached, and compares the ledger with it.
     fn audit<'a>(

@@ -184,7 +184,7 @@ impl World {
         }
         if let Some(trial) = &locked(&self.told).0 {
             for stage in stages {
-                trial.note_crash(*stage);
+                trial.ledger().note_crash(*stage);
             }
         }
     }

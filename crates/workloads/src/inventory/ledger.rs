@@ -10,9 +10,13 @@ use std::sync::{
 
 use acidtest_engine::Part;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Stock, Withdrawal};
-use crate::lives::{Crash, Life, Lives};
+use crate::{
+    lives::{Crash, Life, Lives},
+    trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
+};
 
 /// One tuple's account in units, on a cache line of its own, so that an operation touches just one. Each count only
 /// grows.
@@ -72,7 +76,7 @@ enum BeforeCrash {
 
 /// What a ledger holds, for the process that judges the trial.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Written {
+struct Written {
     /// By tuple: units that were taken before the server was ended for the first time, at least; none if that was not
     /// noted.
     taken_before_crash: Option<Vec<i64>>,
@@ -150,29 +154,6 @@ impl Ledger {
         }
     }
 
-    /// Notes what happens to the server. Units that were captured by one moment, less those whose release had begun by
-    /// a later one, are no more than the units that were really taken by then.
-    pub(crate) fn note_crash(&self, crash: Crash) {
-        if self.lives.now() == Life::FIRST {
-            let mut before = self.before_crash();
-            match (crash, &mut *before) {
-                (Crash::Nears, _) => {
-                    let captured =
-                        |account: &Account| account.undone.load(SeqCst) + account.captured.load(SeqCst);
-                    *before = BeforeCrash::Captured(self.accounts.iter().map(captured).collect());
-                }
-                (Crash::Comes, BeforeCrash::Captured(captured)) => {
-                    for (units, account) in captured.iter_mut().zip(&self.accounts) {
-                        *units -= account.invoked.load(SeqCst);
-                    }
-                    *before = BeforeCrash::Taken(std::mem::take(captured));
-                }
-                _ => {}
-            }
-        }
-        self.lives.note(crash);
-    }
-
     fn before_crash(&self) -> MutexGuard<'_, BeforeCrash> {
         self.before_crash.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -226,8 +207,21 @@ impl Ledger {
         }
     }
 
-    /// What it holds. To be called once every operation has ended.
-    pub(crate) fn written(&self) -> Written {
+    pub(crate) fn unknown_captures(&self, group: usize) -> i64 {
+        self.captured_unknown[group].load(Relaxed)
+    }
+
+    pub(crate) fn torn(&self) -> u64 {
+        self.torn.load(Relaxed)
+    }
+
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.unacknowledged.load(Relaxed)
+    }
+}
+
+impl TrialLedger for Ledger {
+    fn written(&self) -> Result<WrittenLedger, String> {
         let counts = |account: &Account| {
             let Account { captured, invoked, undone, unknown, .. } = account;
             [captured, invoked, undone, unknown].map(|count| count.load(Relaxed))
@@ -236,18 +230,18 @@ impl Ledger {
             BeforeCrash::Taken(taken) => Some(taken.clone()),
             _ => None,
         };
-        Written {
+        written_ledger(&Written {
             taken_before_crash,
             accounts: self.accounts.iter().map(counts).collect(),
             captured_unknown: self.captured_unknown.iter().map(|units| units.load(Relaxed)).collect(),
             torn: self.torn(),
             unacknowledged: self.unacknowledged(),
-        }
+        })
     }
 
-    /// Adds what the ledger of another process holds; `knows_crashes` is whether it was told of each crash in time.
-    pub(crate) fn merge(&self, written: &Written, knows_crashes: bool) -> Result<(), String> {
-        let Written { taken_before_crash, accounts, captured_unknown, torn, unacknowledged } = written;
+    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+        let written: Written = read_ledger(written)?;
+        let Written { taken_before_crash, accounts, captured_unknown, torn, unacknowledged } = &written;
         let taken = taken_before_crash.as_ref().filter(|_| knows_crashes);
         let lengths = (accounts.len(), captured_unknown.len(), taken.map_or(accounts.len(), Vec::len));
         if lengths != (self.accounts.len(), self.captured_unknown.len(), self.accounts.len()) {
@@ -276,16 +270,27 @@ impl Ledger {
         Ok(())
     }
 
-    pub(crate) fn unknown_captures(&self, group: usize) -> i64 {
-        self.captured_unknown[group].load(Relaxed)
-    }
-
-    pub(crate) fn torn(&self) -> u64 {
-        self.torn.load(Relaxed)
-    }
-
-    pub(crate) fn unacknowledged(&self) -> u64 {
-        self.unacknowledged.load(Relaxed)
+    /// Notes what happens to the server. Units that were captured by one moment, less those whose release had begun by
+    /// a later one, are no more than the units that were really taken by then.
+    fn note_crash(&self, crash: Crash) {
+        if self.lives.now() == Life::FIRST {
+            let mut before = self.before_crash();
+            match (crash, &mut *before) {
+                (Crash::Nears, _) => {
+                    let captured =
+                        |account: &Account| account.undone.load(SeqCst) + account.captured.load(SeqCst);
+                    *before = BeforeCrash::Captured(self.accounts.iter().map(captured).collect());
+                }
+                (Crash::Comes, BeforeCrash::Captured(captured)) => {
+                    for (units, account) in captured.iter_mut().zip(&self.accounts) {
+                        *units -= account.invoked.load(SeqCst);
+                    }
+                    *before = BeforeCrash::Taken(std::mem::take(captured));
+                }
+                _ => {}
+            }
+        }
+        self.lives.note(crash);
     }
 }
 
@@ -335,8 +340,7 @@ mod tests {
                 for item in 0..stock.items.len() {
                     prop_assert_eq!(ledger.accounts[item].oversold.load(Relaxed), 0);
                 }
-                let written = serde_json::to_string(&ledger.written()).unwrap();
-                whole.merge(&serde_json::from_str(&written).unwrap(), true).unwrap();
+                whole.merge(&ledger.written().unwrap(), true).unwrap();
             }
             for item in 0..stock.items.len() {
                 let (one, whole) = (one.entry(item), whole.entry(item));
@@ -402,7 +406,7 @@ mod tests {
                 tell(Crash::Comes);
             }
             for (ledger, knows) in apart.iter().zip(knows) {
-                judge.merge(&ledger.written(), knows).unwrap();
+                judge.merge(&ledger.written().unwrap(), knows).unwrap();
             }
             for item in 0..3 {
                 let (one, judged) = (one.entry(item).oversold_at_first, judge.entry(item).oversold_at_first);
@@ -415,7 +419,7 @@ mod tests {
     #[test]
     fn a_ledger_of_another_stock_is_refused() {
         let stock = |items| Stock::draw(&Parameters { items, skus: 2, ..Parameters::default() }, 1);
-        let other = Ledger::new(&stock(4)).written();
+        let other = Ledger::new(&stock(4)).written().unwrap();
         assert!(Ledger::new(&stock(6)).merge(&other, true).is_err());
     }
 }

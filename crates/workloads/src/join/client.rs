@@ -3,11 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
+use serde_json::value::RawValue;
 
 use super::{Connector, JoinAnswer, Operations, TableOrder};
 use crate::{
     lives::{Crash, Damage, Life, Lives},
     shared_count::SharedCount,
+    trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
 
 /// Names of the operations, in the order of their kinds.
@@ -44,21 +46,22 @@ impl Scenario {
     pub(crate) fn wrong_at_first(&self) -> u64 {
         self.found.wrong.within_life()
     }
+}
 
-    /// Notes what happens to the server.
-    pub(crate) fn note_crash(&self, crash: Crash) {
-        self.found.lives.note(crash);
+impl TrialLedger for Scenario {
+    fn written(&self) -> Result<WrittenLedger, String> {
+        written_ledger(&(self.found.acknowledged.sum(), self.found.wrong.counts()))
     }
 
-    /// What was counted, to be written.
-    pub(crate) fn counts(&self) -> (u64, [u64; 2]) {
-        (self.found.acknowledged.sum(), self.found.wrong.counts())
-    }
-
-    /// Adds what another process has counted; `knows_crashes` is whether it was told of each crash in time.
-    pub(crate) fn add(&self, (acknowledged, wrong): (u64, [u64; 2]), knows_crashes: bool) {
+    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+        let (acknowledged, wrong) = read_ledger(written)?;
         self.found.acknowledged.add(acknowledged);
         self.found.wrong.merge(wrong, knows_crashes);
+        Ok(())
+    }
+
+    fn note_crash(&self, crash: Crash) {
+        self.found.lives.note(crash);
     }
 }
 

@@ -5,14 +5,12 @@ use std::{collections::BTreeMap, time::Instant};
 use acidtest_engine::ClientTask;
 use acidtest_model::{StoreError, Task, count};
 
-use serde_json::value::RawValue;
-
 use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
-    Audit, AuditResult, Crash, DataSize, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side,
-    Store, TrialSetup, Verdict, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
+    Audit, AuditResult, DataSize, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side, Store,
+    TrialLedger, TrialSetup, Verdict, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
-    trial::{no_host, no_port, read_ledger, written_ledger},
+    trial::{no_host, no_port},
     workload::{NOTHING_WRITTEN, idle, read},
 };
 
@@ -148,17 +146,8 @@ impl WorkloadTrial for JoinTrial {
         served.ok_or_else(no_host)
     }
 
-    fn ledger(&self) -> Result<WrittenLedger, String> {
-        written_ledger(&self.scenario.counts())
-    }
-
-    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String> {
-        self.scenario.add(read_ledger(ledger)?, knows_crashes);
-        Ok(())
-    }
-
-    fn note_crash(&self, crash: Crash) {
-        self.scenario.note_crash(crash);
+    fn ledger(&self) -> &dyn TrialLedger {
+        &self.scenario
     }
 
     /// Counts the joins that were acknowledged with wrong rows; nothing is written, so nothing has to be read back.

@@ -94,6 +94,7 @@ mod tests {
             Entry, Id, StoredEntry,
             ledger::Ending::{self, Acknowledged, Failed, GivenUp, Refused},
         },
+        trial::TrialLedger,
     };
 
     /// What may become of an entry: how it ended, how often it is stored, whether it is changed, and the finding.
@@ -153,8 +154,8 @@ mod tests {
                 *expected.entry(happen(ledger, *client, place as u64 + 1, *fate)).or_default() += 1;
             }
             if is_spread {
-                let written = ledgers[1].written();
-                ledgers[0].merge(&written).unwrap();
+                let written = ledgers[1].written().unwrap();
+                ledgers[0].merge(&written, true).unwrap();
             }
             let audit = audit(&ledgers[0], &DRAINED);
             for finding in &audit.findings {
@@ -183,7 +184,7 @@ mod tests {
                 send(&parts[place % 2], id, *fate);
             }
             for part in &parts {
-                judge.merge(&part.written()).unwrap();
+                judge.merge(&part.written().unwrap(), true).unwrap();
             }
             for (place, fate) in fates.iter().enumerate() {
                 let entry = Entry::new("", Id { client: u32::try_from(place % 2).unwrap(), sequence: place as u64 / 2 }, 7, 90);

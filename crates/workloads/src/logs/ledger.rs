@@ -10,9 +10,14 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Id, StoredEntry};
-use crate::pieces::Pieces;
+use crate::{
+    Crash,
+    pieces::Pieces,
+    trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
+};
 
 /// How far the sending of an entry has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +83,7 @@ pub struct Ledger {
 
 /// What a ledger holds, for the process that judges the trial.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Written {
+struct Written {
     /// The bytes of all entries, in base64.
     entries: String,
     endings: [u64; 4],
@@ -270,26 +275,23 @@ impl Ledger {
         }
         totals
     }
+}
 
-    /// The ledger, for another process.
-    pub(super) fn written(&self) -> Written {
+impl TrialLedger for Ledger {
+    fn written(&self) -> Result<WrittenLedger, String> {
         let byte = |number| self.entries.made(number).map_or(0, |byte: &AtomicU8| byte.load(Relaxed));
         let bytes: Vec<u8> = (0..self.end.load(Relaxed)).map(byte).collect();
-        Written {
+        written_ledger(&Written {
             entries: STANDARD.encode(bytes),
             endings: std::array::from_fn(|ending| self.endings[ending].load(Relaxed)),
             most: self.most.load(SeqCst),
             first: self.first.load(Relaxed),
             last: self.last.load(Relaxed),
-        }
+        })
     }
 
-    /// Adds the ledger of another process's clients. Of the most clients at once their sum is known: the most that it can
-    /// have been.
-    ///
-    /// # Errors
-    /// It is not a ledger.
-    pub(super) fn merge(&self, other: &Written) -> Result<(), String> {
+    fn merge(&self, written: &RawValue, _: bool) -> Result<(), String> {
+        let other: Written = read_ledger(written)?;
         let bytes = STANDARD.decode(&other.entries).map_err(|error| error.to_string())?;
         for (number, byte) in (0..).zip(&bytes).filter(|(_, byte)| **byte != 0) {
             if let Some(mine) = self.entries.at(number) {
@@ -305,4 +307,7 @@ impl Ledger {
         self.last.fetch_max(other.last, Relaxed);
         Ok(())
     }
+
+    /// Whatever is lost is durability's: nothing has to be told apart by the server's lives.
+    fn note_crash(&self, _: Crash) {}
 }

@@ -5,22 +5,18 @@ use std::{
     time::Duration,
 };
 
-use acidtest_engine::ClientTask;
-use acidtest_model::{Durability, EffectiveDurability, EffectiveSettings, StoreError, Task};
-use serde_json::value::RawValue;
-
 use super::{
     Architecture, GatewayState, Ledger, LogQueue, LogsStore, NAME, Parameters, Rows, Scenario, StoredState,
     audit, client,
     http::Gateway,
-    ledger,
     settling::{self, Settled, Settling},
 };
 use crate::{
-    AuditResult, Crash, LoadProgress, Place, Served, Services, Side, Store, TrialSetup, WorkloadTrial,
-    WrittenLedger,
-    trial::{no_host, no_port, read_ledger, written_ledger},
+    AuditResult, LoadProgress, Place, Served, Services, Side, Store, TrialLedger, TrialSetup, WorkloadTrial,
+    trial::{no_host, no_port},
 };
+use acidtest_engine::ClientTask;
+use acidtest_model::{Durability, EffectiveDurability, EffectiveSettings, StoreError, Task};
 
 /// What the database behind the gateway keeps.
 #[derive(Clone, Copy, Debug)]
@@ -263,16 +259,8 @@ impl WorkloadTrial for LogsTrial {
         Err(no_host())
     }
 
-    fn ledger(&self) -> Result<WrittenLedger, String> {
-        written_ledger(&self.scenario.ledger.written())
-    }
-
-    /// Whatever is lost is durability's: nothing has to be told apart by the server's lives.
-    fn note_crash(&self, _: Crash) {}
-
-    fn merge(&self, ledger: &RawValue, _: bool) -> Result<(), String> {
-        let ledger: ledger::Written = read_ledger(ledger)?;
-        self.scenario.ledger.merge(&ledger)
+    fn ledger(&self) -> &dyn TrialLedger {
+        &*self.scenario.ledger
     }
 
     fn audit<'a>(

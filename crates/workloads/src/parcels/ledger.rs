@@ -7,6 +7,7 @@ use std::{
 
 use acidtest_engine::Part;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{
     scan::{MOST, Scan, ScanNumber},
@@ -17,6 +18,7 @@ use crate::{
     moments::Moments,
     pieces::Pieces,
     shared_count::SharedCount,
+    trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
 
 /// How far the insert of a scan has come.
@@ -165,7 +167,7 @@ struct Counts {
 
 /// What a ledger holds, for the process that judges the trial.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Written {
+struct Written {
     regular: Vec<(u64, u64)>,
     eighths: Vec<(u64, u64)>,
     acknowledged: u64,
@@ -370,17 +372,6 @@ impl Ledger {
         Life::FIRST.lasts(self.lives.now())
     }
 
-    /// Notes what happens to the server.
-    pub(super) fn note_crash(&self, crash: Crash) {
-        self.moments.note_crash(Instant::now(), crash, self.regular.drawn.load(SeqCst));
-        self.lives.note(crash);
-    }
-
-    /// Notes how many scans were to be inserted by now.
-    pub(super) fn note_moment(&self) {
-        self.moments.note(Instant::now(), self.regular.drawn.load(SeqCst));
-    }
-
     /// How long before the next crash the oldest of these scans was inserted, at most; none if that is not known, as of
     /// scans that were loaded, or were sent in another order or by several processes.
     pub(super) fn oldest(&self, lost: &[ScanNumber]) -> Option<Duration> {
@@ -394,20 +385,33 @@ impl Ledger {
         self.moments.oldest(lost?.into_iter())
     }
 
-    /// The ledger, for the process that judges the trial.
-    pub(super) fn written(&self) -> Written {
+    pub(super) fn proved(&self) -> ProvedCounts {
         let Counts { acknowledged, unknown, missing, misread, replaced, early } = &self.counts;
-        Written {
+        ProvedCounts {
+            acknowledged: acknowledged.sum(),
+            unknown: unknown.load(Relaxed),
+            missing: missing.counts(),
+            misread: misread.counts(),
+            replaced: replaced.counts(),
+            early: early.counts(),
+        }
+    }
+}
+
+impl TrialLedger for Ledger {
+    fn written(&self) -> Result<WrittenLedger, String> {
+        let Counts { acknowledged, unknown, missing, misread, replaced, early } = &self.counts;
+        written_ledger(&Written {
             regular: self.regular.written(),
             eighths: self.eighths.written(),
             acknowledged: acknowledged.sum(),
             unknown: unknown.load(Relaxed),
             damage: [missing, misread, replaced, early].map(Damage::counts),
-        }
+        })
     }
 
-    /// Adds what another process has written.
-    pub(super) fn merge(&self, written: &Written, knows_crashes: bool) -> Result<(), String> {
+    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+        let written: Written = read_ledger(written)?;
         let most = 1 << 40;
         if written.regular.iter().chain(&written.eighths).any(|(index, _)| *index >= most) {
             return Err("it has scans that nobody drew".to_owned());
@@ -423,16 +427,14 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) fn proved(&self) -> ProvedCounts {
-        let Counts { acknowledged, unknown, missing, misread, replaced, early } = &self.counts;
-        ProvedCounts {
-            acknowledged: acknowledged.sum(),
-            unknown: unknown.load(Relaxed),
-            missing: missing.counts(),
-            misread: misread.counts(),
-            replaced: replaced.counts(),
-            early: early.counts(),
-        }
+    /// Notes how many scans were to be inserted by now.
+    fn note_moment(&self) {
+        self.moments.note(Instant::now(), self.regular.drawn.load(SeqCst));
+    }
+
+    fn note_crash(&self, crash: Crash) {
+        self.moments.note_crash(Instant::now(), crash, self.regular.drawn.load(SeqCst));
+        self.lives.note(crash);
     }
 }
 
@@ -477,7 +479,7 @@ mod tests {
                 numbers.push(scan.number());
             }
             assert!(ledger.draw_eighth().is_some());
-            judge.merge(&ledger.written(), true).unwrap();
+            judge.merge(&ledger.written().unwrap(), true).unwrap();
         }
         numbers.sort_unstable();
         assert_eq!(numbers, (10..70).map(ScanNumber::Regular).collect::<Vec<_>>());

@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use acidtest_engine::ClientTask;
-use acidtest_model::{StoreError, Task, count};
-use serde_json::value::RawValue;
-
 use super::{
     audit::{Final, audit},
     client::{OPERATIONS, Scenario},
@@ -16,12 +12,14 @@ use super::{
     stream::{LoadMethod, Loading},
 };
 use crate::{
-    AuditResult, Crash, DataSize, Guarantee, LoadProgress, Place, Served, Side, Store, TrialSetup, Workload,
-    WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
+    AuditResult, DataSize, Guarantee, LoadProgress, Place, Served, Side, Store, TrialLedger, TrialSetup,
+    Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK, TLS},
-    trial::{no_host, no_port, read_ledger, written_ledger},
+    trial::{no_host, no_port},
     workload::read,
 };
+use acidtest_engine::ClientTask;
+use acidtest_model::{StoreError, Task, count};
 
 const NAME: &str = "parcels";
 
@@ -184,20 +182,8 @@ impl WorkloadTrial for ParcelsTrial {
         served.ok_or_else(no_host)
     }
 
-    fn ledger(&self) -> Result<WrittenLedger, String> {
-        written_ledger(&self.scenario.ledger.written())
-    }
-
-    fn note_moment(&self) {
-        self.scenario.ledger.note_moment();
-    }
-
-    fn note_crash(&self, crash: Crash) {
-        self.scenario.ledger.note_crash(crash);
-    }
-
-    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String> {
-        self.scenario.ledger.merge(&read_ledger(ledger)?, knows_crashes)
+    fn ledger(&self) -> &dyn TrialLedger {
+        &*self.scenario.ledger
     }
 
     fn audit<'a>(

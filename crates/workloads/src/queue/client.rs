@@ -7,6 +7,7 @@ use std::{
 };
 
 use acidtest_engine::{Attempt, Client, ClientTask, Completion, Fault, Outcome, Pipeline};
+use serde_json::value::RawValue;
 
 use super::{
     Ack, AckAnswer, Connector, Consume, Ledger, Message, PublishState, Publisher, ReceivedMessage,
@@ -14,6 +15,10 @@ use super::{
     hand::InHand,
     message::{self, Id, LOADED},
     order::ArrivalOrder,
+};
+use crate::{
+    Crash,
+    trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
 
 /// Names of the operations, in the order of their kinds.
@@ -69,10 +74,34 @@ impl Scenario {
     }
 
     /// Counts a limit that a store gave so many times.
-    pub(crate) fn limited_times(&self, by: String, times: u64) {
+    fn limited_times(&self, by: String, times: u64) {
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let known = limits.contains_key(&by) || limits.len() < LIMITS;
         *limits.entry(if known { by } else { "other limits".to_owned() }).or_default() += times;
+    }
+}
+
+/// The ledger, and the limits that its clients were told of.
+impl TrialLedger for Scenario {
+    fn written(&self) -> Result<WrittenLedger, String> {
+        written_ledger(&(self.ledger.written(), self.limits()))
+    }
+
+    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+        let (ledger, limits): (_, BTreeMap<String, u64>) = read_ledger(written)?;
+        self.ledger.merge(&ledger, knows_crashes)?;
+        for (by, times) in limits {
+            self.limited_times(by, times);
+        }
+        Ok(())
+    }
+
+    fn note_moment(&self) {
+        self.ledger.note_moment();
+    }
+
+    fn note_crash(&self, crash: Crash) {
+        self.ledger.note_crash(crash);
     }
 }
 

@@ -1,23 +1,20 @@
 //! The queue workload, as the runner uses it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use acidtest_engine::ClientTask;
 use acidtest_model::{EffectiveDurability, EffectiveSettings, Lock, StoreError, Task, count};
-
-use serde_json::value::RawValue;
 
 use super::{
     Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, Requirements,
     SPANS, Scenario,
     audit::{LOST, audit, audit_with_dropped},
-    ledger,
 };
 use crate::{
-    AuditResult, Consuming, Crash, DataSize, Guarantee, Levels, LoadProgress, MessageCounts, Over, Place,
-    Served, Side, Store, TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
+    AuditResult, Consuming, DataSize, Guarantee, Levels, LoadProgress, MessageCounts, Over, Place, Served,
+    Side, Store, TrialLedger, TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER, TLS},
-    trial::{no_host, no_port, read_ledger, written_ledger},
+    trial::{no_host, no_port},
     workload::read,
 };
 
@@ -257,25 +254,8 @@ impl WorkloadTrial for QueueTrial {
         served.ok_or_else(no_host)
     }
 
-    fn ledger(&self) -> Result<WrittenLedger, String> {
-        written_ledger(&(self.scenario.ledger.written(), self.scenario.limits()))
-    }
-
-    fn note_moment(&self) {
-        self.scenario.ledger.note_moment();
-    }
-
-    fn note_crash(&self, crash: Crash) {
-        self.scenario.ledger.note_crash(crash);
-    }
-
-    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String> {
-        let (ledger, limits): (ledger::Written, BTreeMap<String, u64>) = read_ledger(ledger)?;
-        self.scenario.ledger.merge(&ledger, knows_crashes)?;
-        for (by, times) in limits {
-            self.scenario.limited_times(by, times);
-        }
-        Ok(())
+    fn ledger(&self) -> &dyn TrialLedger {
+        &self.scenario
     }
 
     fn audit<'a>(

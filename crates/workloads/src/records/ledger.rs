@@ -11,6 +11,7 @@ use std::{
 
 use acidtest_engine::Part;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::Layout;
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     moments::Moments,
     pieces::Pieces,
     shared_count::SharedCount,
+    trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
 
 /// The first tag that clients write: above every record's number, which is the tag that the record is loaded with.
@@ -134,7 +136,7 @@ pub struct Ledger {
 
 /// What a ledger holds, for the process that judges the trial.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Written {
+struct Written {
     /// The first tag that no client has been given.
     tag: u64,
     /// How many inserts all processes may have drawn, as far as this one knows.
@@ -272,17 +274,6 @@ impl Ledger {
     /// The life of the server at this moment.
     pub(crate) fn life(&self) -> Life {
         self.lives.now()
-    }
-
-    /// Notes what happens to the server.
-    pub(crate) fn note_crash(&self, crash: Crash) {
-        self.moments.note_crash(Instant::now(), crash, self.drawn.load(SeqCst));
-        self.lives.note(crash);
-    }
-
-    /// Notes how many records were to be inserted by now.
-    pub(crate) fn note_moment(&self) {
-        self.moments.note(Instant::now(), self.drawn.load(SeqCst));
     }
 
     /// How long before the next crash the oldest of these records was inserted, at most; none if that is not known, as
@@ -439,16 +430,17 @@ impl Ledger {
     pub(crate) fn has_inserts(&self) -> bool {
         self.inserts_drawn() > 0
     }
+}
 
-    /// What it holds. To be called once every operation has ended.
-    pub(crate) fn written(&self) -> Written {
+impl TrialLedger for Ledger {
+    fn written(&self) -> Result<WrittenLedger, String> {
         let drawn = self.inserts_drawn();
         let states = (0..drawn).filter_map(|index| Some((index, self.inserts.made(index)?.load(Relaxed))));
         let accounts = (0..self.known()).filter_map(|number| {
             let Account { ok, unknown, newest } = self.accounts.made(number)?;
             Some((number, ok.load(Relaxed), unknown.load(Relaxed), newest.load(Relaxed)))
         });
-        Written {
+        written_ledger(&Written {
             tag: self.next_tag(),
             drawn,
             accounts: accounts
@@ -458,11 +450,11 @@ impl Ledger {
             acknowledged: self.counts.acknowledged.sum(),
             counts: self.counts.all().map(|count| count.load(Relaxed)),
             damage: self.counts.damage().map(Damage::counts),
-        }
+        })
     }
 
-    /// Adds what the ledger of another process holds; `knows_crashes` is whether it was told of each crash in time.
-    pub(crate) fn merge(&self, written: &Written, knows_crashes: bool) -> Result<(), String> {
+    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+        let written: Written = read_ledger(written)?;
         self.tags.fetch_max(written.tag, Relaxed);
         self.drawn_elsewhere.fetch_max(written.drawn, Relaxed);
         for &(number, ok, unknown, newest) in &written.accounts {
@@ -483,6 +475,16 @@ impl Ledger {
             mine.merge(theirs, knows_crashes);
         }
         Ok(())
+    }
+
+    /// Notes how many records were to be inserted by now.
+    fn note_moment(&self) {
+        self.moments.note(Instant::now(), self.drawn.load(SeqCst));
+    }
+
+    fn note_crash(&self, crash: Crash) {
+        self.moments.note_crash(Instant::now(), crash, self.drawn.load(SeqCst));
+        self.lives.note(crash);
     }
 }
 
@@ -580,8 +582,7 @@ mod tests {
                 }
             }
             for ledger in &apart {
-                let written = serde_json::to_string(&ledger.written()).unwrap();
-                whole.merge(&serde_json::from_str(&written).unwrap(), true).unwrap();
+                whole.merge(&ledger.written().unwrap(), true).unwrap();
             }
             for (number, updates) in (0..).zip(updates) {
                 prop_assert_eq!(whole.entry(number).ok, updates);
@@ -626,7 +627,7 @@ mod tests {
         // what a process saw that was not told in time is no proof
         for (knows_crashes, within_life) in [(true, 2), (false, 0)] {
             let whole = Ledger::new(LAYOUT, ReusableData::default());
-            whole.merge(&ledger.written(), knows_crashes).unwrap();
+            whole.merge(&ledger.written().unwrap(), knows_crashes).unwrap();
             assert_eq!(whole.proved().overwritten, [5, within_life]);
         }
     }

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use acidtest_engine::ClientTask;
 use acidtest_model::{Lock, StoreError, Task, count};
 
-use serde_json::value::RawValue;
-
 use super::{
     Action, Final, Ledger, OPERATIONS, Parameters, RecordsStore, Refresh, Requirements, Scenario, audit,
 };
 use crate::{
-    AuditResult, Crash, DataSize, LoadProgress, Place, Served, Side, Store, TrialSetup, Workload,
-    WorkloadKind, WorkloadSpec, WorkloadTrial, WrittenLedger,
+    AuditResult, DataSize, LoadProgress, Place, Served, Side, Store, TrialLedger, TrialSetup, Workload,
+    WorkloadKind, WorkloadSpec, WorkloadTrial,
     guarantee::OF_READ_DECIDE_WRITE,
-    trial::{no_host, no_port, read_ledger, written_ledger},
+    trial::{no_host, no_port},
     workload::read,
 };
 
@@ -149,20 +147,8 @@ impl WorkloadTrial for RecordsTrial {
         served.ok_or_else(no_host)
     }
 
-    fn ledger(&self) -> Result<WrittenLedger, String> {
-        written_ledger(&self.scenario.ledger.written())
-    }
-
-    fn note_moment(&self) {
-        self.scenario.ledger.note_moment();
-    }
-
-    fn note_crash(&self, crash: Crash) {
-        self.scenario.ledger.note_crash(crash);
-    }
-
-    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String> {
-        self.scenario.ledger.merge(&read_ledger(ledger)?, knows_crashes)
+    fn ledger(&self) -> &dyn TrialLedger {
+        &*self.scenario.ledger
     }
 
     fn audit<'a>(
