@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Second, SecondCounts, Stop};
 use acidtest_model::{Durability, EffectiveSettings, Encryption, Faults, Lock, Role};
 use acidtest_observe::{Machine, Resources};
-use acidtest_workloads::{Audit, DURABILITY, Remarks, TableSize, Values, Verdict};
+use acidtest_workloads::{Audit, DURABILITY, Preparation, TableSize, Values, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -210,8 +210,8 @@ pub struct TrialResult {
     /// The audit: the ledger held against the final state.
     pub audit: Audit,
     /// Facts that the workload found besides times and verdict, such as query plans and first executions.
-    #[serde(default, skip_serializing_if = "Remarks::is_empty")]
-    pub remarks: Remarks,
+    #[serde(default, skip_serializing_if = "Preparation::is_empty")]
+    pub remarks: Preparation,
     /// CPU time, memory and I/O of client, server and machine.
     pub resources: Resources,
     /// The reason why the trial ended before its time; none if it did not.
@@ -456,7 +456,7 @@ pub struct TrialFacts {
     /// The origin of the trial's data.
     pub data: DataFigures,
     /// Facts that were found before the trial was driven, such as query plans and first executions.
-    pub remarks: Remarks,
+    pub remarks: Preparation,
 }
 
 impl TrialResult {

@@ -19,7 +19,7 @@ use acidtest_results::{
     CapacityPlan, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts, TrialResult,
 };
 use acidtest_workloads::{
-    Audit, AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
+    Audit, AuditResult, DURABILITY, Place, Preparation, ReusableData, Store, TrialSetup, Verdict, Workload,
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -494,7 +494,7 @@ impl<'e> Runner<'_, 'e> {
             rate: cell.rate.filter(|_| self.plan.capacity.is_some()),
             counted: counted.collect(),
             data: DataFigures { rows: trial.rows(), load_seconds: None, left_by },
-            remarks: Remarks::default(),
+            remarks: Preparation::default(),
         };
         let watcher = &mut self.environment.watcher;
         if left_by.is_none() {

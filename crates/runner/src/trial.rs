@@ -13,7 +13,7 @@ use acidtest_model::{
 };
 use acidtest_results::StopFigures;
 use acidtest_workloads::{
-    AuditResult, LoadProgress, Place, Remarks, Services, TrialSetup, Verdict, Workload, WorkloadTrial,
+    AuditResult, LoadProgress, Place, Preparation, Services, TrialSetup, Verdict, Workload, WorkloadTrial,
     hosted::HostedTrial,
 };
 
@@ -217,7 +217,7 @@ impl<'a> TrialRun<'a> {
         self.gateway.is_some()
     }
 
-    /// Lets the workload prepare the trial and find its remarks, such as query plans; that may load the data again,
+    /// Lets the workload prepare the trial and find out facts, such as query plans; that may load the data again,
     /// which took `load_seconds` before.
     ///
     /// # Errors
@@ -227,7 +227,7 @@ impl<'a> TrialRun<'a> {
         instance: &Instance,
         load_seconds: f64,
         watcher: &mut Watcher<'_>,
-    ) -> Result<Remarks, Failure> {
+    ) -> Result<Preparation, Failure> {
         let loading = Duration::try_from_secs_f64(load_seconds * 3.0).unwrap_or(PATIENCE);
         let most = PATIENCE + loading + ROW * u32::try_from(self.rows()).unwrap_or(u32::MAX);
         let preparing = self.trial.prepare(instance.store(), &self.hosted.place);

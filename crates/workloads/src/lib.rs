@@ -35,11 +35,11 @@ pub use services::{ServiceSpec, Services};
 pub use spec::{Ramp, RunningService, WorkloadSpec};
 pub use store::{Evictions, Identity, Owner, Place, Store, lock_namespace, time_opening};
 pub use trial::{
-    AuditResult, Consuming, LoadProgress, Medium, MessageCounts, Remarks, ReusableData, Side, TableSize,
+    AuditResult, Consuming, LoadProgress, Medium, MessageCounts, Preparation, ReusableData, Side, TableSize,
     TrialLedger, TrialSetup, WorkloadTrial, WrittenLedger,
 };
 pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
-pub use workload::{DataSize, Over, Values, Workload, WorkloadKind};
+pub use workload::{Combine, DataSize, Values, Workload, WorkloadKind};
 
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[WorkloadKind] =

@@ -144,7 +144,7 @@ impl LoadProgress {
 
 /// Facts that a trial found out besides times and verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Remarks {
+pub struct Preparation {
     /// Nanoseconds of the first execution of an operation after loading, on a connection of its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub first_ns: BTreeMap<String, u64>,
@@ -153,7 +153,7 @@ pub struct Remarks {
     pub plans: BTreeMap<String, String>,
 }
 
-impl Remarks {
+impl Preparation {
     /// Whether there are no such facts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -221,8 +221,8 @@ pub trait WorkloadTrial: Send + Sync {
         &'a self,
         _store: &'a dyn Store,
         _place: &'a Place,
-    ) -> Task<'a, Result<Remarks, StoreError>> {
-        Box::pin(async { Ok(Remarks::default()) })
+    ) -> Task<'a, Result<Preparation, StoreError>> {
+        Box::pin(async { Ok(Preparation::default()) })
     }
 
     /// The version, settings and durability level of the trial, read back once its data is there; `server` is what

@@ -22,7 +22,7 @@ pub struct WorkloadKind {
     /// Its guarantees, in the order of reports: those that its findings can break, and those that have a price.
     pub guarantees: &'static [Guarantee],
     /// Evidence of its audit that has a column in tables, by name, and how the trials of a cell are taken together.
-    pub counts: &'static [(&'static str, Over)],
+    pub counts: &'static [(&'static str, Combine)],
     /// Shares of that evidence that have a column: the column's title, and the names of part and whole. A terminal that is
     /// narrow shows the first one longest, and of the counts those that come first.
     pub shares: &'static [(&'static str, &'static str, &'static str)],
@@ -91,7 +91,7 @@ impl DataSize {
 
 /// How a figure of several trials is made of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Combine {
     /// Their sum.
     Sum,
     /// Their mean.

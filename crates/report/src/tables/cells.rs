@@ -11,7 +11,7 @@ use acidtest_results::{
     dimensions::{DURABILITY, LOCK, NOT_THERE},
     distinct, disturbing, total,
 };
-use acidtest_workloads::{Finding, Over, Verdict, workload};
+use acidtest_workloads::{Combine, Finding, Verdict, workload};
 
 use super::{Columns, is_too_wide, ratio};
 use crate::{
@@ -115,7 +115,7 @@ fn longest_outage(cell: &CellResult) -> String {
 struct OwnCounts {
     operations: Vec<String>,
     gauge: Option<String>,
-    evidence: Vec<(&'static str, Over)>,
+    evidence: Vec<(&'static str, Combine)>,
     /// Shares of evidence: title, part and whole.
     shares: Vec<(&'static str, &'static str, &'static str)>,
 }
@@ -168,15 +168,15 @@ impl OwnCounts {
             seen.filter_map(|count| u64::try_from(*count).ok()).collect()
         };
         let sum = |name: &str| total(seen(name));
-        let noted = |(name, over): &(&str, Over)| {
+        let noted = |(name, combine): &(&str, Combine)| {
             if seen(name).is_empty() {
                 return NOT_THERE.to_owned();
             }
-            count(match over {
-                Over::Sum => sum(name),
+            count(match combine {
+                Combine::Sum => sum(name),
                 // an average over trials of whole numbers: what is behind the point is noise
-                Over::Mean => sum(name) / seen(name).len() as u64,
-                Over::Most => seen(name).into_iter().max().unwrap_or_default(),
+                Combine::Mean => sum(name) / seen(name).len() as u64,
+                Combine::Most => seen(name).into_iter().max().unwrap_or_default(),
             })
         };
         let share = |(_, part, whole): &(&str, &str, &str)| {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use acidtest_engine::Histogram;
 use acidtest_model::{Durability, EffectiveSettings, Lock, Span};
 use acidtest_observe::{Machine, MachineUse, MemoryKind, ProcessUse, Resources};
-use acidtest_workloads::{Audit, Finding, Remarks, Values, Verdict, guarantee::LOCK};
+use acidtest_workloads::{Audit, Finding, Preparation, Values, Verdict, guarantee::LOCK};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -251,7 +251,7 @@ impl Grid<'_> {
             connect_ns: None,
             faults: BTreeMap::new(),
             audit: audit(broken),
-            remarks: Remarks {
+            remarks: Preparation {
                 first_ns: BTreeMap::from([("capture".to_owned(), 2_500_000 + u64::from(round))]),
                 plans: BTreeMap::from([(
                     "capture".to_owned(),
@@ -313,7 +313,7 @@ pub fn queue(rates: [(&str, bool, f64); 6]) -> RunResult {
             trial.spans = vec![SpanFigures { name: "delivery".to_owned(), times: times(5e6, |value| value) }];
             trial.gauge = Some(GaugeFigures { name: "depth".to_owned(), each_second: vec![0, 70, 30] });
             trial.audit.evidence = BTreeMap::from([("redelivered".to_owned(), 2)]);
-            trial.remarks = Remarks::default();
+            trial.remarks = Preparation::default();
             trial.data.rows = 0;
         }
         result.cells.push(cell);

@@ -7,8 +7,8 @@ use acidtest_model::{StoreError, Task, count};
 
 use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
-    Audit, AuditResult, DataSize, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side, Store,
-    TrialLedger, TrialSetup, Verdict, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
+    Audit, AuditResult, DataSize, Finding, LoadProgress, Place, Preparation, ReusableData, Served, Side,
+    Store, TrialLedger, TrialSetup, Verdict, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
     trial::{no_host, no_port},
     workload::{NOTHING_WRITTEN, idle, read},
@@ -115,7 +115,7 @@ impl WorkloadTrial for JoinTrial {
         &'a self,
         store: &'a dyn Store,
         place: &'a Place,
-    ) -> Task<'a, Result<Remarks, StoreError>> {
+    ) -> Task<'a, Result<Preparation, StoreError>> {
         Box::pin(async move {
             let store = port(store)?;
             let (mut first_ns, mut plans) = (BTreeMap::new(), BTreeMap::new());
@@ -133,7 +133,7 @@ impl WorkloadTrial for JoinTrial {
                 // after the first execution, because explaining a query warms the data that it reads
                 plans.insert((*name).to_owned(), store.explain(place, order, self.parameters.value).await?);
             }
-            Ok(Remarks { first_ns, plans })
+            Ok(Preparation { first_ns, plans })
         })
     }
 

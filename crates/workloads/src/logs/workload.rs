@@ -4,8 +4,8 @@ use acidtest_model::{Lock, Role, count};
 
 use super::{Architecture, NAME, OPERATIONS, Parameters, trial::LogsTrial};
 use crate::{
-    DURABILITY, DataSize, Guarantee, Levels, Over, Ramp, RunningService, TrialSetup, Workload, WorkloadKind,
-    WorkloadSpec, WorkloadTrial,
+    Combine, DURABILITY, DataSize, Guarantee, Levels, Ramp, RunningService, TrialSetup, Workload,
+    WorkloadKind, WorkloadSpec, WorkloadTrial,
     guarantee::{INTEGRITY, TLS},
     workload::read,
 };
@@ -24,14 +24,14 @@ pub const KIND: WorkloadKind = WorkloadKind {
         INTEGRITY,
     ],
     counts: &[
-        ("saved", Over::Sum),
-        ("given_up", Over::Sum),
-        ("saved_per_second", Over::Mean),
-        ("most_clients", Over::Most),
-        ("sent", Over::Sum),
-        ("acknowledged", Over::Sum),
-        ("not_sent", Over::Sum),
-        ("suppressed", Over::Sum),
+        ("saved", Combine::Sum),
+        ("given_up", Combine::Sum),
+        ("saved_per_second", Combine::Mean),
+        ("most_clients", Combine::Most),
+        ("sent", Combine::Sum),
+        ("acknowledged", Combine::Sum),
+        ("not_sent", Combine::Sum),
+        ("suppressed", Combine::Sum),
     ],
     shares: &[("not saved", "not_saved", "sent"), ("of acknowledged", "lost", "acknowledged")],
     terms: &[(

@@ -11,7 +11,7 @@ use super::{
     audit::{LOST, audit, audit_with_dropped},
 };
 use crate::{
-    AuditResult, Consuming, DataSize, Guarantee, Levels, LoadProgress, MessageCounts, Over, Place, Served,
+    AuditResult, Combine, Consuming, DataSize, Guarantee, Levels, LoadProgress, MessageCounts, Place, Served,
     Side, Store, TrialLedger, TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER, TLS},
     trial::{no_host, no_port},
@@ -27,7 +27,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     audit: "every acknowledged message is consumed, none is made up, damaged, or delivered again that was \
             acknowledged; in order per producer where the store promises it",
     guarantees: GUARANTEES,
-    counts: &[("redelivered", Over::Sum)],
+    counts: &[("redelivered", Combine::Sum)],
     shares: &[],
     terms: &[
         (
