@@ -3,7 +3,7 @@
 use std::{fmt::Display, fs, path::Path};
 
 use acidtest_model::{UnknownName, expected};
-use acidtest_results::Plan;
+use acidtest_results::{Plan, option_of};
 use acidtest_runner::Failure;
 use acidtest_workloads::WORKLOADS;
 
@@ -58,17 +58,11 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
 
 /// The key whose value ends at this place in the text, and an example of a valid value.
 fn key_at(text: &str, end: usize) -> Option<(String, String)> {
-    let usual = Plan {
-        ops: Some(100_000),
-        trace: Some(100_000),
-        threads: Some(2),
-        rates: vec![2000.0],
-        ..Plan::of("inventory")
-    };
-    let known = toml::Value::try_from(usual).ok()?;
+    let known = toml::Value::try_from(Plan::example()).ok()?;
     // a list may extend over several lines
     let key = text.get(..end)?.lines().rev().find_map(|line| Some(line.split_once('=')?.0.trim()))?;
-    Some((key.to_owned(), known.get(key)?.to_string()))
+    let of_table = || known.get(option_of(key)?.table?)?.get(key);
+    Some((key.to_owned(), known.get(key).or_else(of_table)?.to_string()))
 }
 
 #[cfg(test)]
@@ -126,6 +120,9 @@ mod tests {
             ("rates = [\"fast\"]", "/plan.toml:2: rates must be a number, as in rates = [2000.0]"),
             ("keep = 1", "/plan.toml:2: keep must be true or false, as in keep = false"),
             ("warmup = 2", "/plan.toml:2: warmup must be a word, as in warmup = \"2s\""),
+            ("processes = \"x\"", "/plan.toml:2: processes must be a whole number, as in processes = 2"),
+            ("tls = 3", "/plan.toml:2: tls must be a list, as in tls = [\"on\"]"),
+            ("[capacity]\nprobes = 0.5", "/plan.toml:3: probes must be a whole number, as in probes = 1000"),
             ("ops = -1", "/plan.toml:2: ops must be a whole number, 0 or above, as in ops = 100000"),
         ] {
             let error = error_of(&format!("workload = \"inventory\"\n{line}\n"));

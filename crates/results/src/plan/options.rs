@@ -4,7 +4,6 @@
 use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, time::Duration};
 
 use InSearch::{As, Idle};
-
 use acidtest_model::{
     Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
 };
@@ -47,6 +46,8 @@ pub struct PlanOption {
     pub of_cell: Option<fn(&CellResult) -> String>,
     /// The words of which random plans have one, or several on an axis; none where they leave it out, or make one up.
     pub drawn: &'static [&'static str],
+    /// A word for it, where a plan that has its default says nothing of it.
+    example: Option<&'static str>,
     /// What its default is, where that is no value.
     unset: Option<&'static str>,
     value: &'static dyn Value,
@@ -104,6 +105,7 @@ impl PlanOption {
             in_search: InSearch::Same,
             of_cell: None,
             drawn: &[],
+            example: None,
             unset: None,
             value,
         }
@@ -139,6 +141,10 @@ impl PlanOption {
 
     const fn drawn(self, drawn: &'static [&'static str]) -> Self {
         Self { drawn, ..self }
+    }
+
+    const fn example(self, word: &'static str) -> Self {
+        Self { example: Some(word), ..self }
     }
 
     const fn unset(self, is: &'static str) -> Self {
@@ -322,6 +328,19 @@ macro_rules! options {
         )*];
 
         impl Plan {
+            /// A plan that says something of every option, as an example of each.
+            #[must_use]
+            pub fn example() -> Self {
+                let mut plan = Self { capacity: Some(CapacityPlan::default()), ..Self::of("inventory") };
+                for option in OPTIONS {
+                    if let Some(word) = option.example {
+                        // a test holds that it is read
+                        let _ = option.read(&[word.to_owned()], &mut plan);
+                    }
+                }
+                plan
+            }
+
             /// The plan of a workload with every key at its default.
             #[must_use]
             pub fn of(workload: &str) -> Self {
@@ -384,31 +403,38 @@ options! {
         "TLS to private servers: off, on; your own server's address says it by itself"
         .value_name("off|on,...").words(|| names(Encryption::ALL.map(Encryption::name)))
         .must(&[(SOME, |plan| !plan.tls.is_empty())])
-        .axis(|cell| cell.tls.to_string());
+        .axis(|cell| cell.tls.to_string())
+        .example("on");
     faults: Vec<Faults> = Vec::new() => Grid, "fault",
         "Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random), restart@5s, \
          pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients disconnect@3s, \
          stall@3s:2s; together as kill@3s+pause@6s:1s"
         .value_name("FAULT,...").unset("none")
         .in_search(Idle(UNDISTURBED))
-        .axis(|cell| cell.faults.to_string());
+        .axis(|cell| cell.faults.to_string())
+        .example("kill@3s");
 
     [commands] plan => Some(&plan.commands), plan.commands, {
         kill: Option<String> = None => Grid, "on-kill",
             "Shell command that kills your own server, for --fault kill; at most 60 s"
-            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED))
+            .example("systemctl kill -s KILL postgresql");
         stop: Option<String> = None => Grid, "on-stop",
             "Shell command that stops it in order, for --fault restart"
-            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED))
+            .example("systemctl stop postgresql");
         start: Option<String> = None => Grid, "on-start",
             "Shell command that starts it again, after a kill or a restart"
-            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED))
+            .example("systemctl start postgresql");
         pause: Option<String> = None => Grid, "on-pause",
             "Shell command that makes it stand still, for --fault pause"
-            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED))
+            .example("systemctl kill -s STOP postgresql");
         resume: Option<String> = None => Grid, "on-resume",
             "Shell command that lets it go on"
-            .value_name("COMMAND").in_search(Idle(UNDISTURBED));
+            .value_name("COMMAND").in_search(Idle(UNDISTURBED))
+            .example("systemctl kill -s CONT postgresql");
     }
 
     // the number of clients of the inventory study
@@ -442,7 +468,8 @@ options! {
         .must(&[("be between 1 and 1,000,000,000,000", |plan| {
             plan.ops.is_none_or(|ops| (1..=1_000_000_000_000).contains(&ops))
         })])
-        .in_search(Idle("every objective must hold for a time (--hold)"));
+        .in_search(Idle("every objective must hold for a time (--hold)"))
+        .example("100000");
     warmup: Span = seconds(2) => Driving, "warmup",
         "Driven but not recorded before the measured part"
         .must(&[("be at most 90 days", |plan| plan.warmup.0 <= LONGEST.0)]);
@@ -455,7 +482,8 @@ options! {
         })])
         .in_search(Idle(CHOSEN))
         // printed in full, so that two different rates never look alike
-        .axis(|cell| cell.rate.map_or_else(|| "closed".to_owned(), |offered| offered.to_string()));
+        .axis(|cell| cell.rate.map_or_else(|| "closed".to_owned(), |offered| offered.to_string()))
+        .example("2000");
     arrivals: ArrivalKind = ArrivalKind::default() => Driving, "arrivals",
         "How an open loop's arrivals are spaced"
         .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec())
@@ -469,7 +497,8 @@ options! {
     connect_timeout: Span = Span(Address::CONNECT_TIMEOUT) => Driving, "connect-timeout",
         "Longest time to open a connection, TLS and login included: more for a server that is slow to take many clients"
         .value_name("TIME")
-        .must(&[("be between 100ms and 1h", |plan| CONNECT.contains(&plan.connect_timeout.0))]);
+        .must(&[("be between 100ms and 1h", |plan| CONNECT.contains(&plan.connect_timeout.0))])
+        .example("30s");
     max_retries: u32 = 100 => Driving, "max-retries",
         "Attempts after a conflict"
         .drawn(&["0", "1", "3", "10"]);
@@ -478,7 +507,8 @@ options! {
         .value_name("SHARE")
         .must(&[("be above 0 and at most 1", |plan| plan.duty > 0.0 && plan.duty <= 1.0)])
         .drawn(&["0.1", "0.5", "0.9"])
-        .in_search(Idle("operations come at a rate, and clients rest between them by themselves"));
+        .in_search(Idle("operations come at a rate, and clients rest between them by themselves"))
+        .example("0.5");
     trace: Option<u64> = None => Driving, "trace",
         "Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds in order; one that is \
          refused waits 5 ms and is tried again by itself; the final stock must be the sequence's own"
@@ -486,19 +516,22 @@ options! {
         .must(&[("be between 1 and 100,000,000", |plan| {
             plan.trace.is_none_or(|length| (1..=100_000_000).contains(&length))
         })])
-        .in_search(Idle("a sequence is replayed in a closed loop, and a search for a capacity needs rates"));
+        .in_search(Idle("a sequence is replayed in a closed loop, and a search for a capacity needs rates"))
+        .example("100000");
     threads: Option<u32> = None => Driving, "threads",
         "Threads that drive the clients, over all processes, at most 1024; embedded stores have one a client"
         .unset("one a core, or fewer in a closed loop beside a server on this machine")
         .must(&[("be between 1 and 1,024", |plan| {
             plan.threads.is_none_or(|threads| (1..=1024).contains(&threads))
-        })]);
+        })])
+        .example("2");
     processes: Option<u32> = None => Driving, "processes",
         "Processes that drive the clients, at most 64"
         .unset("this one; 2 with --fault stall")
         .must(&[("be between 1 and 64", |plan| {
             plan.processes.is_none_or(|processes| (1..=64).contains(&processes))
-        })]);
+        })])
+        .example("2");
     seed: u64 = 42 => Driving, "seed",
         "Seed of every random number"
         .must(&[("be at most 9,223,372,036,854,775,807, the largest number of a plan file", |plan| {
@@ -514,7 +547,8 @@ options! {
 
     fits: Option<Bytes> = None => Room, "fits",
         "Memory or disk: say how many rows of parcels fit into it (30.7GB, 16GiB), and for how long"
-        .value_name("SIZE").takes_hyphens();
+        .value_name("SIZE").takes_hyphens()
+        .example("30.7GB");
     demand: Option<PerSecond> = None => Room, "demand",
         "Rows that come, with --fits: 4051/s, 350M/day; if not given, the 4,051/s of the study of parcels. Of a search for a \
          capacity: the operations that it is held against"
@@ -522,7 +556,8 @@ options! {
         .in_search(As("demand",
             "Operations that come, of all kinds together (8,000 orders a second of the inventory are 16000/s): 4051/s, 350M/day; \
              the capacity is held against it",
-            None));
+            None))
+        .example("4051/s");
 
     [capacity] plan => plan.capacity.as_ref(), plan.capacity.get_or_insert_default(), {
         slo: Vec<Objective> = ["p99<20ms", "errors<0.1%"].iter().filter_map(|text| text.parse().ok()).collect()
@@ -536,7 +571,8 @@ options! {
             })]);
         growth: Option<Growth> = None => Search, "growth",
             "How the demand grows: 3%/month, or a day, week or year"
-            .value_name("GROWTH").takes_hyphens();
+            .value_name("GROWTH").takes_hyphens()
+            .example("3%/month");
         budget: Span = Span(Duration::from_mins(10)) => Search, "budget",
             "Most time that the search on a cell takes; it ends sooner where it knows enough"
             .value_name("TIME")
@@ -556,7 +592,8 @@ options! {
                 of_search(plan, |search| (0.005..=0.5).contains(&search.within.0))
             })]);
         shared_machine: bool = false => Search, "shared-machine",
-            "Judge probes also while other programs use a quarter of the machine or more: the capacity is then that beside them";
+            "Judge probes also while other programs use a quarter of the machine or more: the capacity is then that beside them"
+            .example("true");
     }
 }
 
@@ -593,6 +630,14 @@ mod tests {
     fn a_list_is_an_axis() {
         for option in OPTIONS.iter().filter(|option| option.table.is_none()) {
             assert_eq!(option.is_axis(), option.takes == Takes::List, "--{}", option.long);
+        }
+    }
+
+    #[test]
+    fn the_example_of_a_plan_says_something_of_every_option() {
+        let example = serde_json::to_value(Plan::example()).unwrap();
+        for option in OPTIONS {
+            assert!(example.pointer(&option.pointer()).is_some(), "--{}", option.long);
         }
     }
 

@@ -107,10 +107,10 @@ fn wrong(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
         .at(pointer)
 }
 
-/// What a plan has there by default, as an example.
+/// What a plan may have there, as an example.
 fn example(pointer: &str) -> String {
-    let usual = serde_json::to_value(Plan::of("inventory")).unwrap_or_default();
-    match usual.pointer(pointer) {
+    let example = serde_json::to_value(Plan::example()).unwrap_or_default();
+    match example.pointer(pointer) {
         Some(value) if !pointer.is_empty() => format!(", as in {value}"),
         _ => String::new(),
     }
