@@ -44,9 +44,10 @@ impl Footprint {
             let keeping = size.ledger_bytes.saturating_mul(processes).saturating_add(size.audit_bytes);
             judging = judging.max(driving.saturating_add(keeping));
             if targets[cell.target].address.is_none() {
+                let spec = workload.spec();
                 stores.entry(cell.setting()).or_default().add(
-                    cell.clients,
-                    workload.spec().data.as_deref(),
+                    spec.connections_of(cell.clients),
+                    spec.data.as_deref(),
                     &size,
                 );
             }
@@ -54,8 +55,8 @@ impl Footprint {
         let mut footprint = Self { memory_bytes: judging, disk_bytes: 0 };
         for (setting, held) in &stores {
             let kind = targets[setting.target].kind();
-            let clients = u64::from(held.clients).saturating_mul(u64::from(kind.client_kib) << 10);
-            footprint.memory_bytes = footprint.memory_bytes.saturating_add(clients);
+            let connections = u64::from(held.connections).saturating_mul(u64::from(kind.client_kib) << 10);
+            footprint.memory_bytes = footprint.memory_bytes.saturating_add(connections);
             if kind.in_memory {
                 footprint.memory_bytes = footprint.memory_bytes.saturating_add(held.taken(OF_MEMORY));
             }
@@ -77,16 +78,17 @@ pub(crate) fn server_size(
     let mut held = Held::default();
     for cell in cells.iter().filter(|cell| cell.setting() == setting) {
         let workload = &workloads[cell.workload];
-        held.add(cell.clients, workload.spec().data.as_deref(), &workload.size(cell.clients, plan.trace));
+        let (spec, size) = (workload.spec(), workload.size(cell.clients, plan.trace));
+        held.add(spec.connections_of(cell.clients), spec.data.as_deref(), &size);
     }
-    ServerSize { clients: held.clients, data_bytes: held.taken(OF_MEMORY) }
+    ServerSize { clients: held.connections, data_bytes: held.taken(OF_MEMORY) }
 }
 
-/// The clients of one private store, and the rows and the bytes of values that it holds, at a time.
+/// The connections to one private store, and the rows and the bytes of values that it holds, at a time.
 #[derive(Default)]
 struct Held {
-    /// The most clients.
-    clients: u32,
+    /// The most connections.
+    connections: u32,
     /// Data that trials leave to later ones, by its description.
     left: BTreeMap<String, [u64; 2]>,
     /// The most that a trial has for itself.
@@ -94,8 +96,8 @@ struct Held {
 }
 
 impl Held {
-    fn add(&mut self, clients: u32, description: Option<&str>, size: &DataSize) {
-        self.clients = self.clients.max(clients);
+    fn add(&mut self, connections: u32, description: Option<&str>, size: &DataSize) {
+        self.connections = self.connections.max(connections);
         let added = [size.rows, size.bytes];
         match description {
             Some(data) => _ = self.left.insert(data.to_owned(), added),
@@ -127,7 +129,7 @@ mod tests {
         held.add(2, Some("b"), &size(1, 50));
         held.add(1, None, &size(5, 200_000));
         held.add(1, None, &size(7, 100));
-        assert_eq!(held.clients, 8);
+        assert_eq!(held.connections, 8);
         assert_eq!(held.taken(OF_MEMORY), (2 * 1_000 + 1_000) + (2 * 50 + 100) + (2 * 200_000 + 700));
     }
 }

@@ -64,6 +64,8 @@ pub struct WorkloadSpec {
     pub services: Vec<Role>,
     /// The service of the user's own that its clients talk to instead; usually none.
     pub running_service: Option<RunningService>,
+    /// How many connections to the store its services open at most; none where each client has one, as usual.
+    pub connections: Option<u32>,
     /// How many transactions at once a service is to store by, where that is asked for.
     pub collectors: Option<u32>,
 }
@@ -127,6 +129,7 @@ impl WorkloadSpec {
             ramp: None,
             services: Vec::new(),
             running_service: None,
+            connections: None,
             collectors: None,
         }
     }
@@ -136,6 +139,12 @@ impl WorkloadSpec {
     pub fn units(&self, operation: &str) -> u32 {
         let batch = self.batches.iter().find(|(name, _)| *name == operation);
         batch.map_or(self.transaction, |(_, units)| *units)
+    }
+
+    /// How many connections to the store a trial with so many clients has at most.
+    #[must_use]
+    pub fn connections_of(&self, clients: u32) -> u32 {
+        self.connections.unwrap_or(clients)
     }
 
     /// The guarantees that a trial in this lock mode does without: a finding that only they prevent breaks no promise.
@@ -162,7 +171,7 @@ impl WorkloadSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{inventory, parcels, queue, workload::Workload};
+    use crate::{inventory, logs, parcels, queue, workload::Workload};
 
     fn of(kind: &WorkloadKind, values: &serde_json::Value) -> Box<dyn Workload> {
         (kind.with)(values.as_object().unwrap()).unwrap()
@@ -174,6 +183,15 @@ mod tests {
         assert_eq!(["insert", "hash"].map(|name| parcels.spec().units(name)), [8, 1]);
         let four = WorkloadSpec { transaction: 4, ..parcels.spec().clone() };
         assert_eq!(["insert", "hash"].map(|name| four.units(name)), [8, 4]);
+    }
+
+    /// A gateway stands between the clients of logs and the store.
+    #[test]
+    fn a_store_has_a_connection_for_each_client_unless_a_service_is_in_front_of_it() {
+        let connections = |kind: &WorkloadKind, values| of(kind, &values).spec().connections_of(18_000);
+        assert_eq!(connections(&inventory::KIND, serde_json::json!({})), 18_000);
+        assert_eq!(connections(&logs::KIND, serde_json::json!({ "architecture": "direct" })), 50);
+        assert_eq!(connections(&logs::KIND, serde_json::json!({ "collectors": 7 })), 7);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::{
     workload::read,
 };
 
+/// The most collectors that a gateway has where nobody says how many.
+const COLLECTORS: u32 = 2;
+
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
 pub const KIND: WorkloadKind = WorkloadKind {
     name: NAME,
@@ -109,6 +112,10 @@ fn spec(parameters: &Parameters) -> WorkloadSpec {
         },
         running_service: running
             .map(|(address, table)| RunningService { table: table.to_owned(), tls: address.tls.is_some() }),
+        connections: Some(match parameters.architecture {
+            Architecture::Direct => parameters.sink_connections,
+            Architecture::Queued => parameters.collectors.unwrap_or(COLLECTORS),
+        }),
         collectors: parameters
             .collectors
             .filter(|_| starts_gateway && parameters.architecture == Architecture::Queued),
