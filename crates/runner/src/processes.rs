@@ -1,7 +1,7 @@
 //! The processes that drive the clients of a trial, as the one that judges it sees them.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufReader, Read, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{Child, Command, Stdio},
@@ -14,13 +14,14 @@ use std::{
 };
 
 use acidtest_engine::{Instruction, Measurement, News, Trial};
+use acidtest_protocol::{Error, Reader, Writer};
 use acidtest_workloads::{Crash, MessageCounts, WorkloadTrial, WrittenLedger};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     Failure,
     description::TrialDescription,
-    message::{FromWorker, ToWorker, VERSION, read, write},
+    message::{FromWorker, PROTOCOL, ToWorker},
 };
 
 /// How long a worker may take to answer before it drives anything.
@@ -36,10 +37,16 @@ const NOTED: Duration = Duration::from_secs(1);
 /// Bytes of a worker's last words that are kept.
 const LAST_WORDS: usize = 2000;
 
+/// Writes to a worker.
+type ToWorkers = Writer<Box<dyn Write + Send>>;
+
+/// Reads what a worker tells.
+type FromWorkers = Reader<BufReader<Box<dyn Read + Send>>>;
+
 /// One process that drives clients, and the streams to it.
 pub struct Worker {
-    to: Box<dyn Write + Send>,
-    from: Option<Box<dyn BufRead + Send>>,
+    to: ToWorkers,
+    from: Option<FromWorkers>,
     process: Option<Arc<Process>>,
 }
 
@@ -105,7 +112,8 @@ impl Drop for Process {
 impl Worker {
     /// A worker at the other end of these streams.
     pub fn over(from: impl Read + Send + 'static, to: impl Write + Send + 'static) -> Self {
-        Self { to: Box::new(to), from: Some(Box::new(BufReader::new(from))), process: None }
+        let from: Box<dyn Read + Send> = Box::new(from);
+        Self { to: Writer::new(Box::new(to)), from: Some(Reader::new(BufReader::new(from))), process: None }
     }
 
     /// Starts a worker as a process of its own, in the folder if one is given.
@@ -132,11 +140,12 @@ impl Worker {
     }
 
     fn tell(&mut self, message: &ToWorker) -> Result<(), Failure> {
-        write(&mut self.to, message).map_err(|error| self.gone(&error))
+        self.to.send(message).map_err(|error| self.gone(&error))
     }
 
+    /// How it ended, or else why it is thought to have: words that follow `a client process`.
     fn gone(&self, why: &dyn std::fmt::Display) -> Failure {
-        let how = self.process.as_ref().map_or_else(|| format!("is gone: {why}"), |process| process.end());
+        let how = self.process.as_ref().map_or_else(|| why.to_string(), |process| process.end());
         Failure::Store(format!("a client process {how}"))
     }
 }
@@ -162,7 +171,7 @@ struct Inbox {
 
 /// The workers of one trial.
 pub struct Processes {
-    workers: Vec<Arc<Mutex<Box<dyn Write + Send>>>>,
+    workers: Vec<Arc<Mutex<ToWorkers>>>,
     children: Vec<Option<Arc<Process>>>,
     /// Which of them are stopped by a signal.
     stalled: Vec<bool>,
@@ -215,18 +224,20 @@ impl Processes {
             readers: Vec::new(),
         };
         for (index, mut worker) in workers.into_iter().enumerate() {
+            let (greetings, greeted) = mpsc::channel();
             let (answers, answered) = mpsc::channel();
             let (from, process) = (worker.from.take(), worker.process.clone());
-            let reader = Reader { index, news: news.clone(), inbox: Arc::clone(&inbox), process, answers };
+            let (news, inbox) = (news.clone(), Arc::clone(&inbox));
+            let listener = Listener { index, news, inbox, process, greetings, answers };
             let reading = move || {
                 if let Some(from) = from {
-                    reader.read(from);
+                    listener.listen(from);
                 }
             };
             let started = thread::Builder::new().name(format!("worker-{index}")).spawn(reading);
             all.readers
                 .push(started.map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?);
-            greet(&mut worker, &answered)?;
+            greet(&mut worker, &greeted)?;
             let mut described = description(index);
             described.epoch = epoch_of(&mut worker, &answered, epoch)?;
             worker.tell(&ToWorker::Drive(Box::new(described)))?;
@@ -273,7 +284,7 @@ impl Processes {
             if self.told[index] != others && !self.stalled[index] {
                 self.told[index] = others;
                 // one that is gone is found by its reader
-                let _ = write(&mut *lock(&self.workers[index]), &ToWorker::Elsewhere(others));
+                let _ = lock(&self.workers[index]).send(&ToWorker::Elsewhere(others));
             }
         }
     }
@@ -284,7 +295,7 @@ impl Processes {
         let number = self.crashes;
         for worker in &self.workers {
             // one that is gone is found by its reader
-            let _ = write(&mut *lock(worker), &ToWorker::Crash { number, crash });
+            let _ = lock(worker).send(&ToWorker::Crash { number, crash });
         }
         if crash == Crash::IsOver {
             return;
@@ -381,31 +392,42 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(workers: &[Arc<Mutex<Box<dyn Write + Send>>>], instruction: Instruction) {
+fn tell(workers: &[Arc<Mutex<ToWorkers>>], instruction: Instruction) {
     for worker in workers {
         // one that is gone is found by its reader
-        let _ = write(&mut *lock(worker), &ToWorker::Instruction(instruction));
+        let _ = lock(worker).send(&ToWorker::Instruction(instruction));
     }
 }
 
 /// The next answer of a worker that drives nothing yet.
 fn answer(worker: &Worker, answered: &Receiver<FromWorker>) -> Result<FromWorker, Failure> {
-    match answered.recv_timeout(READY) {
-        Ok(FromWorker::Failed(why)) => Err(Failure::Store(format!("a client process failed: {why}"))),
-        Ok(answer) => Ok(answer),
-        Err(RecvTimeoutError::Disconnected) => Err(worker.gone(&"it closed the connection")),
+    match awaited(worker, answered)? {
+        FromWorker::Failed(why) => Err(Failure::Store(format!("a client process failed: {why}"))),
+        answer => Ok(answer),
+    }
+}
+
+/// What comes next of this kind from a worker that drives nothing yet.
+fn awaited<T>(worker: &Worker, from: &Receiver<T>) -> Result<T, Failure> {
+    match from.recv_timeout(READY) {
+        Ok(said) => Ok(said),
+        Err(RecvTimeoutError::Disconnected) => Err(worker.gone(&"closed its connection")),
         Err(RecvTimeoutError::Timeout) => {
             Err(Failure::Store(format!("a client process did not answer within {} s", READY.as_secs())))
         }
     }
 }
 
-fn greet(worker: &mut Worker, answered: &Receiver<FromWorker>) -> Result<(), Failure> {
-    worker.tell(&ToWorker::Hello { version: VERSION })?;
-    match answer(worker, answered)? {
-        FromWorker::Hello { version: VERSION } => Ok(()),
-        other => Err(Failure::Store(format!("a client process answered {other:?} and no greeting"))),
-    }
+fn greet(worker: &mut Worker, greeted: &Receiver<Result<(), Error>>) -> Result<(), Failure> {
+    let sent = worker.to.greet(PROTOCOL);
+    // one that has ended because it is of another version has said so before
+    awaited(worker, greeted)?.and(sent).map_err(|error| {
+        if error.is_mismatch() {
+            Failure::Store(format!("a client process {error}"))
+        } else {
+            worker.gone(&error)
+        }
+    })
 }
 
 /// When the trial's own times begin, by the worker's clock: it is asked for a few times, and the answer counts that
@@ -430,19 +452,27 @@ fn epoch_of(worker: &mut Worker, answered: &Receiver<FromWorker>, epoch: Instant
     Ok(best.map_or(0, |(_, begun)| begun))
 }
 
-/// Reads what one worker tells, to its end.
-struct Reader {
+/// Takes what one worker tells, to its end.
+struct Listener {
     index: usize,
     news: Sender<(usize, News)>,
     inbox: Arc<Mutex<Inbox>>,
     process: Option<Arc<Process>>,
+    greetings: Sender<Result<(), Error>>,
     answers: Sender<FromWorker>,
 }
 
-impl Reader {
-    fn read(self, mut from: impl BufRead) {
+impl Listener {
+    fn listen(self, mut from: FromWorkers) {
+        let greeted = from.expect_greeting(PROTOCOL);
+        let is_greeted = greeted.is_ok();
+        // whoever waits for it may have given up
+        let _ = self.greetings.send(greeted);
+        if !is_greeted {
+            return;
+        }
         let gone = loop {
-            match read(&mut from) {
+            match from.receive() {
                 Ok(Some(FromWorker::Report(report))) => {
                     _ = self.news.send((self.index, News::Report(report)));
                 }
@@ -459,7 +489,7 @@ impl Reader {
                 // whoever waits for it may have given up
                 Ok(Some(answer)) => _ = self.answers.send(answer),
                 Ok(None) => break self.ended("closed its connection"),
-                Err(error) => break self.ended(&format!("said what is no message: {error}")),
+                Err(error) => break self.ended(&error.to_string()),
             }
         };
         // after the end of a trial nobody waits for it
@@ -477,26 +507,34 @@ mod tests {
 
     use acidtest_engine::{Extent, Load, Part};
     use acidtest_model::{Address, Durability, Lock};
+    use acidtest_protocol::{Protocol, answer_greeting};
     use acidtest_workloads::{Place, TrialSetup, Values};
 
     use super::*;
 
-    /// Answers as a worker does, but for crashes only if it `notes` them.
-    fn worker(notes: bool) -> Worker {
+    /// Answers as a worker of this protocol does, but for crashes only if it `notes` them.
+    fn worker_of(protocol: Protocol, notes: bool) -> Worker {
         let (ours, theirs) = UnixStream::pair().unwrap();
         thread::spawn(move || {
-            let mut lines = BufReader::new(theirs.try_clone().unwrap());
-            while let Ok(Some(message)) = read(&mut lines) {
+            let mut from = Reader::new(BufReader::new(theirs.try_clone().unwrap()));
+            let mut to = Writer::new(&theirs);
+            if answer_greeting(&mut from, &mut to, protocol).is_err() {
+                return;
+            }
+            while let Ok(Some(message)) = from.receive() {
                 let answer = match message {
-                    ToWorker::Hello { version } => FromWorker::Hello { version },
                     ToWorker::Time => FromWorker::Time { nanoseconds: 0 },
                     ToWorker::Crash { number, .. } if notes => FromWorker::Noted { number },
                     _ => continue,
                 };
-                write(&mut &theirs, &answer).unwrap();
+                to.send(&answer).unwrap();
             }
         });
         Worker::over(ours.try_clone().unwrap(), ours)
+    }
+
+    fn worker(notes: bool) -> Worker {
+        worker_of(PROTOCOL, notes)
     }
 
     fn described(index: usize) -> TrialDescription {
@@ -513,6 +551,19 @@ mod tests {
             gateway: None,
             load: Load::closed(&["capture"], Extent::Operations(1)),
         }
+    }
+
+    #[test]
+    fn a_worker_of_another_version_is_refused() {
+        let other = worker_of(Protocol { version: PROTOCOL.version + 1, ..PROTOCOL }, true);
+        let refused = Processes::describe(vec![worker(true), other], Instant::now(), described);
+        let said = format!(
+            "a client process speaks version {} of the worker protocol, and this acidtest version {} of the worker \
+             protocol: use the same version of acidtest for both",
+            PROTOCOL.version + 1,
+            PROTOCOL.version
+        );
+        assert_eq!(refused.err().unwrap().to_string(), said);
     }
 
     /// What a process saw that did not know of a crash in time is no proof, and one that says nothing holds up nobody for

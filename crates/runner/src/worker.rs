@@ -12,13 +12,14 @@ use std::{
 };
 
 use acidtest_engine::{Report, Stop, Trial};
+use acidtest_protocol::{Error, Reader, Writer, answer_greeting};
 use acidtest_workloads::{Consuming, MessageCounts, Store, WorkloadTrial, hosted::Hosted};
 
 use crate::{
     Failure, Opener, Target,
     answer::{is_hosted, open},
     description::TrialDescription,
-    message::{FromWorker, ToWorker, VERSION, read, write},
+    message::{FromWorker, PROTOCOL, ToWorker},
 };
 
 /// How often it tells how far it has come.
@@ -30,16 +31,25 @@ const BEAT: Duration = Duration::from_millis(5);
 /// # Errors
 /// What it was told makes no sense, or cannot be done; the other side has been told, if it is still there.
 pub async fn work(
-    mut input: impl BufRead + Send + 'static,
-    mut output: impl Write,
+    input: impl BufRead + Send + 'static,
+    output: impl Write,
     find: impl Fn(&str) -> Option<&'static dyn Opener>,
 ) -> Result<(), Failure> {
     let clock = Instant::now();
+    let (mut input, mut output) = (Reader::new(input), Writer::new(output));
+    match answer_greeting(&mut input, &mut output, PROTOCOL) {
+        Ok(()) => {}
+        Err(Error::Ended) => return Ok(()),
+        Err(error @ Error::AnotherVersion { .. }) => {
+            return Err(Failure::Usage(format!("the process that judges the trial {error}")));
+        }
+        Err(error) => return Err(broken(&error)),
+    }
     let Some(description) = introduced(&mut input, &mut output, clock)? else { return Ok(()) };
     let done = drive(&description, clock, input, &mut output, find).await;
     if let Err(failure) = &done {
         // it may be gone, and this failure with it
-        let _ = write(&mut output, &FromWorker::Failed(failure.to_string()));
+        let _ = output.send(&FromWorker::Failed(failure.to_string()));
     }
     done
 }
@@ -50,19 +60,13 @@ fn broken(error: &dyn std::fmt::Display) -> Failure {
 
 /// Answers until it is told what to drive; none if the other side ends before.
 fn introduced(
-    input: &mut impl BufRead,
-    output: &mut impl Write,
+    input: &mut Reader<impl BufRead>,
+    output: &mut Writer<impl Write>,
     clock: Instant,
 ) -> Result<Option<TrialDescription>, Failure> {
     loop {
-        let answer = match read(input).map_err(|error| broken(&error))? {
+        let answer = match input.receive().map_err(|error| broken(&error))? {
             None => return Ok(None),
-            Some(ToWorker::Hello { version: VERSION }) => FromWorker::Hello { version: VERSION },
-            Some(ToWorker::Hello { version }) => {
-                let why = format!("this worker speaks version {VERSION} of the messages, and not {version}");
-                write(output, &FromWorker::Failed(why.clone())).map_err(|error| broken(&error))?;
-                return Err(Failure::Usage(why));
-            }
             Some(ToWorker::Time) => FromWorker::Time {
                 nanoseconds: i64::try_from(clock.elapsed().as_nanos()).unwrap_or(i64::MAX),
             },
@@ -70,7 +74,7 @@ fn introduced(
             // nothing has begun that they could be about
             Some(ToWorker::Instruction(_) | ToWorker::Elsewhere(_) | ToWorker::Crash { .. }) => continue,
         };
-        write(output, &answer).map_err(|error| broken(&error))?;
+        output.send(&answer).map_err(|error| broken(&error))?;
     }
 }
 
@@ -78,8 +82,8 @@ fn introduced(
 async fn drive(
     description: &TrialDescription,
     clock: Instant,
-    input: impl BufRead + Send + 'static,
-    output: &mut impl Write,
+    input: Reader<impl BufRead + Send + 'static>,
+    output: &mut Writer<impl Write>,
     find: impl Fn(&str) -> Option<&'static dyn Opener>,
 ) -> Result<(), Failure> {
     let opener = find(&description.store)
@@ -117,12 +121,12 @@ async fn drive(
         Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
     };
     let ledger = trial.ledger().written().map_err(Failure::Other)?;
-    write(output, &FromWorker::Ledger(ledger)).map_err(|error| broken(&error))
+    output.send(&FromWorker::Ledger(ledger)).map_err(|error| broken(&error))
 }
 
 /// Follows what comes in, on a thread of its own. The flag says whether anybody still talks.
 fn listen(
-    mut input: impl BufRead + Send + 'static,
+    mut input: Reader<impl BufRead + Send + 'static>,
     engine: Trial,
     trial: Arc<dyn WorkloadTrial>,
     answers: Sender<u64>,
@@ -131,7 +135,7 @@ fn listen(
     let hears = Arc::clone(&talks);
     let listening = move || {
         loop {
-            match read(&mut input) {
+            match input.receive() {
                 Ok(Some(ToWorker::Instruction(instruction))) => engine.follow(instruction),
                 Ok(Some(ToWorker::Elsewhere(counts))) => {
                     if let Some(consuming) = trial.consuming() {
@@ -143,7 +147,7 @@ fn listen(
                     // at the very end nobody tells it any more
                     let _ = answers.send(number);
                 }
-                Ok(Some(ToWorker::Hello { .. } | ToWorker::Time | ToWorker::Drive(_))) => {}
+                Ok(Some(ToWorker::Time | ToWorker::Drive(_))) => {}
                 Ok(None) | Err(_) => break,
             }
         }
@@ -162,14 +166,14 @@ async fn tell(
     trial: &dyn WorkloadTrial,
     (reports, answers): (&Receiver<Report>, &Receiver<u64>),
     listens: &AtomicBool,
-    output: &mut impl Write,
+    output: &mut Writer<impl Write>,
 ) -> Result<bool, Failure> {
     let (mut counted, mut beaten, mut stopped) = (MessageCounts::default(), None, false);
     loop {
         let mut is_over = false;
         for report in reports.try_iter() {
             is_over |= matches!(report, Report::Over { .. });
-            if write(output, &FromWorker::Report(report)).is_err() {
+            if output.send(&FromWorker::Report(report)).is_err() {
                 return Ok(false);
             }
         }
@@ -192,7 +196,7 @@ async fn tell(
             news.push(FromWorker::Counts(counts));
         }
         for message in &news {
-            if write(output, message).is_err() {
+            if output.send(message).is_err() {
                 return Ok(false);
             }
         }
@@ -201,5 +205,29 @@ async fn tell(
         }
         // drivers may have tasks of their own on this thread
         tokio::time::sleep(BEAT).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_protocol::Protocol;
+
+    use super::*;
+
+    /// It is answered, so that the other side can say the same.
+    #[test]
+    fn what_is_told_in_another_version_is_not_done() {
+        let (mut told, mut answered) = (Vec::new(), Vec::new());
+        let mut judge = Writer::new(&mut told);
+        judge.greet(Protocol { version: PROTOCOL.version + 1, ..PROTOCOL }).unwrap();
+        judge.send(&ToWorker::Time).unwrap();
+        let told: &'static [u8] = told.leak();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let refused = runtime.block_on(work(told, &mut answered, |_| None)).unwrap_err();
+        assert!(matches!(refused, Failure::Usage(_)));
+        assert!(refused.to_string().ends_with("use the same version of acidtest for both"), "{refused}");
+        let mut answered = Reader::new(&*answered);
+        answered.expect_greeting(PROTOCOL).unwrap();
+        assert!(answered.receive::<FromWorker>().unwrap().is_none());
     }
 }

@@ -203,8 +203,10 @@ fn a_worker_that_fails_is_told_from_one_that_dies() {
         };
         trial(&bench, ("inventory", &json!({})), &worker).unwrap_err().to_string()
     };
-    let hello = r#"read line; echo '{"Hello":{"version":1}}'"#;
+    let hello = r#"read line; echo '{"protocol":"worker","version":1}'"#;
     let clock = r#"; for i in 1 2 3 4 5 6 7 8 9 10; do read line; echo '{"Time":{"nanoseconds":0}}'; done; read line"#;
+    let failed = format!(r#"{hello}; read line; echo '{{"Failed":"it is closed"}}'; read line"#);
+    let failed: &'static str = Box::leak(failed.into_boxed_str());
     let so_far = format!("{hello}{clock}");
     let so_far: &'static str = Box::leak(so_far.into_boxed_str());
     let and = |rest: &str| -> &'static str { Box::leak(format!("{so_far}; {rest}").into_boxed_str()) };
@@ -212,8 +214,15 @@ fn a_worker_that_fails_is_told_from_one_that_dies() {
         ("exit 3", "a client process ended with exit code 3"),
         ("echo it is full >&2; exit 1", "exit code 1; it said: it is full"),
         ("kill -9 $$", "a client process was killed by signal 9"),
-        (r#"read line; echo '{"Hello":{"version":2}}'"#, "no greeting"),
-        (r#"read line; echo '{"Failed":"it is closed"}'"#, "a client process failed: it is closed"),
+        (
+            r#"read line; echo '{"protocol":"worker","version":99}'"#,
+            "a client process speaks version 99 of the worker protocol, and this acidtest version 1",
+        ),
+        (
+            r#"read line; echo '{"Failed":"it is closed"}'"#,
+            "a client process does not greet as acidtest does",
+        ),
+        (failed, "a client process failed: it is closed"),
         (and("kill -9 $$"), "a client process was killed by signal 9"),
         (and("exit 3"), "a client process ended with exit code 3"),
         (and(r#"echo '{"Failed":"it is closed"}'"#), "a client process failed: it is closed"),
@@ -241,15 +250,13 @@ fn a_worker_says_what_it_cannot_do() {
             output.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
         (worker.wait().unwrap().code(), answers)
     };
-    let hello = |version: u32| json!({ "Hello": { "version": version } });
+    let hello = |version: u32| json!({ "protocol": "worker", "version": version });
     let (code, answers) = talk(&[hello(1), json!("Time")]);
     assert_eq!((code, &answers[0]), (Some(0), &hello(1)), "nobody talks to it any more");
     assert!(answers[1]["Time"]["nanoseconds"].is_number());
     let (code, answers) = talk(&[hello(99)]);
-    let said = answers[0]["Failed"].as_str().unwrap();
-    assert!(said.contains("version 1") && said.contains("99"), "{said}");
-    assert_eq!(code, Some(2));
-    let (code, _) = talk(&[json!({ "Sing": 1 })]);
+    assert_eq!((code, &answers[..]), (Some(2), &[hello(1)][..]), "it says on its standard error why");
+    let (code, _) = talk(&[hello(1), json!({ "Sing": 1 })]);
     assert_eq!(code, Some(1));
 }
 
