@@ -71,6 +71,7 @@ impl Fault {
 
 /// The outcome of one attempt at an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Attempt {
     /// Acknowledged.
     Ok,

@@ -27,7 +27,7 @@ mod workload;
 
 pub use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 pub use guarantee::{DURABILITY, Guarantee, Levels};
-pub use hosted::{Served, ServedLine};
+pub use hosted::{Reply, Served, ServedLine};
 pub use keys::{Skew, SkewError};
 pub use lives::Crash;
 pub use moments::OLDEST_LOST;

@@ -3,7 +3,7 @@
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{StoreError, Task};
 
-use super::{HostLine, HostWay, Hosted, Purpose, Served, not_here};
+use super::{HostWay, Hosted, HostedConnection, Purpose, Served, not_here};
 use crate::{
     LoadProgress, Place,
     join::{Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder, task},
@@ -13,40 +13,22 @@ use crate::{
 /// Serves one client of a host, with a connection that the connector opens. To be called in the store's crate, as
 /// [`task`](crate::join::task).
 pub fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
-    Box::new(move |mut line| {
-        Box::pin(async move {
-            let Some(mut connection) = line.opened(connector.connect().await) else { return };
-            let mut joined = JoinAnswer::default();
-            while let Some(order) = line.request::<TableOrder>() {
-                joined.clear();
-                let attempt = connection.join(order, &mut joined).await;
-                if !line.answer(&(attempt, &joined)) {
-                    break;
-                }
-            }
-        })
-    })
+    super::serve(async move || connector.connect().await, TableOrder::perform)
 }
 
-impl Operations for HostLine {
+impl Operations for HostedConnection {
     async fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> Attempt {
-        match self.ask::<_, (Attempt, JoinAnswer)>(&order).await {
-            Ok((attempt, answer)) => {
-                *joined = answer;
-                attempt
-            }
-            Err(fault) => Attempt::Unknown(fault),
-        }
+        let (attempt, found) = self.perform(&order).await;
+        *joined = found;
+        attempt
     }
 }
 
-struct HostedConnector(HostWay);
+impl Connector for HostWay {
+    type Connection = HostedConnection;
 
-impl Connector for HostedConnector {
-    type Connection = HostLine;
-
-    async fn connect(&self) -> Result<HostLine, String> {
-        self.0.open().await
+    async fn connect(&self) -> Result<HostedConnection, String> {
+        self.open().await
     }
 }
 
@@ -76,7 +58,7 @@ impl JoinStore for Hosted {
     }
 
     fn client(&self, _: &Place, _: u8, scenario: Scenario) -> ClientTask {
-        task(HostedConnector(self.way(Purpose::Client)), scenario)
+        task(self.way(Purpose::Client), scenario)
     }
 
     fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {

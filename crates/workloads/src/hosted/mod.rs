@@ -1,6 +1,6 @@
 //! An embedded store in a process of its own, its host, so that it can be killed while those who know what was
 //! acknowledged live on. Clients send each operation to the host over a connection and wait for its answer: what was
-//! not answered when the host died is unknown, as it is with any server.
+//! not answered when the host died is unknown, as it is with any server. docs/protocol.md describes what they say.
 //!
 //! Only the operations of clients go this way. Data is loaded, and read back, by a process that opens the store itself;
 //! the host opens it when the first client comes, and closes it when it is told to.
@@ -14,10 +14,13 @@ pub(crate) mod records;
 
 use std::time::{Duration, Instant};
 
+use acidtest_engine::{Attempt, Fault};
 use acidtest_model::{Address, EffectiveSettings, StoreError, Task};
-use serde::{Deserialize, Serialize};
+use acidtest_protocol::{Error, Protocol};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-pub(crate) use line::HostLine;
+use line::HostLine;
+pub(crate) use line::serve;
 pub use line::{Served, ServedLine, loopback};
 pub(crate) use queue::{serve_publisher, serve_subscriber};
 
@@ -25,6 +28,9 @@ use crate::{
     Owner, Place, Store, TrialSetup, Values, inventory::InventoryStore, join::JoinStore,
     parcels::ParcelsStore, queue::QueueStore, records::RecordsStore,
 };
+
+/// The protocol of a host, to which its clients greet first.
+pub const PROTOCOL: Protocol = Protocol { name: "host", version: 1 };
 
 /// The trial that clients of a host take part in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +53,12 @@ impl HostedTrial {
     }
 }
 
-/// What a connection to a host is for: its first message.
+/// What a connection to a host is for: its first message after the greeting.
+///
+/// Connections for operations are answered with an empty result, or why there are none; from then on each operation of
+/// the workload's port is answered with a [`Reply`], one after the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// To see whether the store is open, and whether it keeps the order of a queue; answered with a [`Pong`] as often
     /// as anything is sent.
@@ -70,6 +80,36 @@ pub struct Pong {
     pub ordered: bool,
     /// Why the store cannot be used.
     pub failed: Option<String>,
+}
+
+/// A host's answer to an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply<T> {
+    /// How the operation ended.
+    pub attempt: Attempt,
+    /// What it took, found or was given.
+    pub found: T,
+    /// How long it waited for locks that other clients held, in nanoseconds, where the port asks for that.
+    pub lock_wait_ns: u64,
+}
+
+impl<T> Reply<T> {
+    pub(crate) fn new(attempt: Attempt, found: T, lock_wait: Duration) -> Self {
+        Self { attempt, found, lock_wait_ns: u64::try_from(lock_wait.as_nanos()).unwrap_or(u64::MAX) }
+    }
+}
+
+/// Opens a connection that is not a client's.
+async fn open(address: &Address, purpose: &Purpose) -> Result<HostLine, StoreError> {
+    HostLine::open(address, purpose).await.map_err(|error| match error {
+        Error::Connection(error) => unreachable(address, error.to_string()),
+        error if error.is_mismatch() => StoreError::Server {
+            doing: "greeting the store's host".to_owned(),
+            address: address.to_string(),
+            cause: format!("it {error}"),
+        },
+        error => unreachable(address, format!("it {error}")),
+    })
 }
 
 /// An embedded store, as clients reach it in its host.
@@ -94,14 +134,11 @@ impl Hosted {
     /// # Errors
     /// The host does not answer, or cannot open its store.
     pub async fn open(address: &Address, trial: Option<HostedTrial>) -> Result<Self, StoreError> {
-        let mut line = HostLine::open(address, &Purpose::Ping(trial.clone())).await;
-        let pong = match &mut line {
-            Ok(line) => line.ask::<_, Pong>(&()).await.map_err(|fault| fault.message),
-            Err(why) => Err(why.clone()),
-        };
-        match pong {
-            Ok(Pong { failed: None, ordered }) => Ok(Self { address: address.clone(), trial, ordered }),
-            Ok(Pong { failed: Some(why), .. }) | Err(why) => Err(unreachable(address, why)),
+        let failed = |why| unreachable(address, why);
+        let mut line = open(address, &Purpose::Ping(trial.clone())).await?;
+        match line.ask(&()).await.map_err(|fault| failed(fault.message))? {
+            Pong { failed: None, ordered } => Ok(Self { address: address.clone(), trial, ordered }),
+            Pong { failed: Some(why), .. } => Err(failed(why)),
         }
     }
 
@@ -111,8 +148,8 @@ impl Hosted {
     /// The host does not answer, or clients are still connected.
     pub async fn close(&self) -> Result<(), StoreError> {
         let failed = |why| unreachable(&self.address, why);
-        let mut line = HostLine::open(&self.address, &Purpose::Close).await.map_err(failed)?;
-        let closed = line.ask::<_, Result<(), String>>(&()).await.map_err(|fault| failed(fault.message))?;
+        let mut line = open(&self.address, &Purpose::Close).await?;
+        let closed: Result<(), String> = line.ask(&()).await.map_err(|fault| failed(fault.message))?;
         closed.map_err(failed)
     }
 
@@ -122,11 +159,11 @@ impl Hosted {
     /// The host does not answer.
     pub async fn round_trip(&self, times: usize) -> Result<Duration, StoreError> {
         let failed = |why| unreachable(&self.address, why);
-        let mut line = HostLine::open(&self.address, &Purpose::Ping(None)).await.map_err(failed)?;
+        let mut line = open(&self.address, &Purpose::Ping(None)).await?;
         let mut took = Vec::with_capacity(times);
         for _ in 0..times.max(1) {
             let begun = Instant::now();
-            line.ask::<_, Pong>(&()).await.map_err(|fault| failed(fault.message))?;
+            line.ask::<Pong>(&()).await.map_err(|fault| failed(fault.message))?;
             took.push(begun.elapsed());
         }
         took.sort_unstable();
@@ -139,7 +176,7 @@ impl Hosted {
     }
 }
 
-/// How one client reaches the host.
+/// How one client reaches the host: the connector of every workload.
 #[derive(Clone, Debug)]
 pub(crate) struct HostWay {
     address: Address,
@@ -147,12 +184,54 @@ pub(crate) struct HostWay {
 }
 
 impl HostWay {
-    async fn open(&self) -> Result<HostLine, String> {
+    async fn open(&self) -> Result<HostedConnection, String> {
         let purpose = self.purpose.as_ref().ok_or("the host was reached for no trial")?;
-        let mut line = HostLine::open(&self.address, purpose).await?;
+        let opened = HostLine::open(&self.address, purpose).await;
+        let mut line = opened.map_err(|error| match error {
+            Error::Connection(error) => error.to_string(),
+            error => format!("the store's host {error}"),
+        })?;
         line.receive::<Result<(), String>>().await.map_err(|fault| fault.message)??;
-        Ok(line)
+        Ok(HostedConnection { line, lock_wait: Duration::ZERO })
     }
+}
+
+/// A client's connection to the host: that of every workload.
+#[derive(Debug)]
+pub(crate) struct HostedConnection {
+    line: HostLine,
+    lock_wait: Duration,
+}
+
+impl HostedConnection {
+    /// Has the host do an operation. What it does not answer is unknown.
+    async fn perform<T: DeserializeOwned + Default>(&mut self, operation: &impl Serialize) -> (Attempt, T) {
+        match self.line.send(operation).await {
+            Ok(()) => self.reply().await,
+            Err(fault) => (Attempt::Unknown(fault), T::default()),
+        }
+    }
+
+    /// The answer to the operation that was sent. What has come of it is kept if the future is dropped.
+    async fn reply<T: DeserializeOwned + Default>(&mut self) -> (Attempt, T) {
+        match self.line.receive().await {
+            Ok(Reply { attempt, found, lock_wait_ns }) => {
+                self.lock_wait += Duration::from_nanos(lock_wait_ns);
+                (attempt, found)
+            }
+            Err(fault) => (Attempt::Unknown(fault), T::default()),
+        }
+    }
+
+    /// How long operations have waited for locks since this was last called.
+    fn take_lock_wait(&mut self) -> Duration {
+        std::mem::take(&mut self.lock_wait)
+    }
+}
+
+/// An answer that makes no sense costs the connection.
+fn unasked() -> Fault {
+    Fault::lost("the store's host answered another question")
 }
 
 /// The error of what goes another way than over a host.

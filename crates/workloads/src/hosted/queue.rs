@@ -4,140 +4,70 @@ use std::time::Duration;
 
 use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 use acidtest_model::{EffectiveSettings, StoreError, Task};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde::{Deserialize, Serialize};
 
-use super::{HostLine, HostWay, Hosted, Purpose, Served, not_here};
+use super::{HostWay, Hosted, HostedConnection, Purpose, Served, not_here, serve, unasked};
 use crate::{
     LoadProgress, Place,
     queue::{
-        AckAnswer, Connector, Depth, Message, Publisher, QueueStore, ReceivedMessage, Requirements, Scenario,
-        Subscriber, task,
+        AckAnswer, Connector, Consumed, Depth, Message, Published, Publisher, PublisherOperation, QueueStore,
+        ReceivedMessage, Requirements, Scenario, Subscriber, SubscriberOperation, task,
     },
 };
 
-#[derive(Debug, Serialize, Deserialize)]
-enum PublisherRequest {
-    /// The message, in base64.
-    Send(String),
-    Settle,
-    Close,
-}
-
-/// Whether the connection is still there, what has ended, and the limit that was set.
-type PublisherAnswer = (Result<(), Fault>, Vec<Completion>, Option<String>);
-
-#[derive(Debug, Serialize, Deserialize)]
-enum SubscriberRequest {
-    Take(Duration),
-    Settle,
-    Stop,
-    Close,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum SubscriberAnswer {
-    /// The message is in base64.
-    Taken(Attempt, String, Option<bool>),
-    Settled(Result<AckAnswer, Attempt>),
-    Done(Result<(), Fault>),
-}
-
 /// Serves a producer, with a connection that the connector opens.
 pub(crate) fn serve_publisher<C: Connector>(connector: C) -> Served {
-    Box::new(move |mut line| {
-        Box::pin(async move {
-            let Some(mut connection) = line.opened(connector.publisher().await) else { return };
-            let mut ended = Vec::new();
-            while let Some(request) = line.request() {
-                ended.clear();
-                let done = match request {
-                    PublisherRequest::Send(body) => match STANDARD.decode(body) {
-                        Ok(body) => connection.send(&Message { body }).await,
-                        Err(error) => Err(Fault::lost(error.to_string())),
-                    },
-                    PublisherRequest::Settle => connection.settle(&mut ended).await,
-                    PublisherRequest::Close => {
-                        connection.close().await;
-                        Ok(())
-                    }
-                };
-                if !line.answer(&(done, &ended, connection.limit())) {
-                    break;
-                }
-            }
-        })
-    })
+    serve(async move || connector.publisher().await, PublisherOperation::perform)
 }
 
 /// Serves a consumer, with a connection that the connector opens.
 pub(crate) fn serve_subscriber<C: Connector>(connector: C) -> Served {
-    Box::new(move |mut line| {
-        Box::pin(async move {
-            let Some(mut connection) = line.opened(connector.subscriber().await) else { return };
-            let mut received = ReceivedMessage::default();
-            while let Some(request) = line.request() {
-                let answer = match request {
-                    SubscriberRequest::Take(patience) => {
-                        let attempt = connection.take(patience, &mut received).await;
-                        let body = match attempt {
-                            Attempt::Ok => STANDARD.encode(&received.body),
-                            _ => String::new(),
-                        };
-                        SubscriberAnswer::Taken(attempt, body, received.redelivered)
-                    }
-                    SubscriberRequest::Settle => SubscriberAnswer::Settled(connection.settle().await),
-                    SubscriberRequest::Stop => SubscriberAnswer::Done(connection.stop().await),
-                    SubscriberRequest::Close => {
-                        connection.close().await;
-                        SubscriberAnswer::Done(Ok(()))
-                    }
-                };
-                if !line.answer(&answer) {
-                    break;
-                }
-            }
-        })
-    })
+    serve(async move || connector.subscriber().await, SubscriberOperation::perform)
+}
+
+/// Whether the connection is still there.
+fn done(attempt: Attempt) -> Result<(), Fault> {
+    match attempt {
+        Attempt::Ok => Ok(()),
+        Attempt::Failed(fault) | Attempt::Unknown(fault) => Err(fault),
+        Attempt::Refused | Attempt::Conflict => Err(unasked()),
+    }
 }
 
 struct HostedPublisher {
-    line: HostLine,
+    connection: HostedConnection,
     limit: Option<String>,
     /// Whether the answer to a settle is still to come, because nobody waited for it any longer.
     settling: bool,
 }
 
 impl HostedPublisher {
-    async fn answer(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
-        let (done, more, limit) = self.line.receive::<PublisherAnswer>().await?;
-        ended.extend(more);
-        self.limit = limit.or(self.limit.take());
-        done
+    fn note(&mut self, (attempt, published): (Attempt, Published)) -> (Result<(), Fault>, Vec<Completion>) {
+        self.limit = published.limit.or(self.limit.take());
+        (done(attempt), published.ended)
     }
 }
 
 impl Publisher for HostedPublisher {
     async fn send(&mut self, message: &Message) -> Result<(), Fault> {
-        self.line.send(&PublisherRequest::Send(STANDARD.encode(&message.body))).await?;
-        self.answer(&mut Vec::new()).await
+        let said = self.connection.perform(&PublisherOperation::Send(message.clone())).await;
+        self.note(said).0
     }
 
     async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         if !self.settling {
-            self.line.send(&PublisherRequest::Settle).await?;
+            self.connection.line.send(&PublisherOperation::Settle).await?;
             self.settling = true;
         }
-        let settled = self.answer(ended).await;
+        let said = self.connection.reply().await;
         self.settling = false;
+        let (settled, more) = self.note(said);
+        ended.extend(more);
         settled
     }
 
     async fn close(&mut self) {
-        if self.line.send(&PublisherRequest::Close).await.is_ok() {
-            // nothing is in flight, and what it says changes nothing
-            let _ = self.answer(&mut Vec::new()).await;
-        }
+        // nothing is in flight, and what it says changes nothing
+        let _: (_, Published) = self.connection.perform(&PublisherOperation::Close).await;
     }
 
     fn limit(&mut self) -> Option<String> {
@@ -145,50 +75,35 @@ impl Publisher for HostedPublisher {
     }
 }
 
-struct HostedSubscriber(HostLine);
-
-impl HostedSubscriber {
-    async fn ask(&mut self, request: &SubscriberRequest) -> Result<SubscriberAnswer, Fault> {
-        self.0.ask(request).await
-    }
-}
-
-fn unasked<T>() -> Result<T, Fault> {
-    Err(Fault::lost("the store's host answered another question"))
-}
-
-impl Subscriber for HostedSubscriber {
+impl Subscriber for HostedConnection {
     async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
-        match self.ask(&SubscriberRequest::Take(patience)).await {
-            Ok(SubscriberAnswer::Taken(attempt, body, redelivered)) => match STANDARD.decode(body) {
-                Ok(body) => {
-                    *received = ReceivedMessage { body, redelivered };
-                    attempt
-                }
-                Err(error) => Attempt::Unknown(Fault::lost(error.to_string())),
-            },
-            Ok(_) => unasked::<()>().map_or_else(Attempt::Unknown, |()| Attempt::Refused),
-            Err(fault) => Attempt::Unknown(fault),
+        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        match self.perform(&SubscriberOperation::Take { patience_ns }).await {
+            (Attempt::Ok, Consumed { message: Some(message), .. }) => {
+                *received = message;
+                Attempt::Ok
+            }
+            (Attempt::Ok, _) => Attempt::Unknown(unasked()),
+            (attempt, _) => attempt,
         }
     }
 
     async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
-        match self.ask(&SubscriberRequest::Settle).await.map_err(Attempt::Unknown)? {
-            SubscriberAnswer::Settled(settled) => settled,
-            _ => unasked().map_err(Attempt::Unknown),
+        match self.perform(&SubscriberOperation::Settle).await {
+            (Attempt::Ok, Consumed { acknowledged, .. }) => {
+                acknowledged.ok_or_else(|| Attempt::Unknown(unasked()))
+            }
+            (attempt, _) => Err(attempt),
         }
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {
-        match self.ask(&SubscriberRequest::Stop).await? {
-            SubscriberAnswer::Done(done) => done,
-            _ => unasked(),
-        }
+        done(self.perform::<Consumed>(&SubscriberOperation::Stop).await.0)
     }
 
     async fn close(&mut self) {
         // the connection is given up in any case
-        let _ = self.ask(&SubscriberRequest::Close).await;
+        let _: (_, Consumed) = self.perform(&SubscriberOperation::Close).await;
     }
 }
 
@@ -199,14 +114,14 @@ struct HostedConnector {
 
 impl Connector for HostedConnector {
     type Publisher = HostedPublisher;
-    type Subscriber = HostedSubscriber;
+    type Subscriber = HostedConnection;
 
     async fn publisher(&self) -> Result<HostedPublisher, String> {
-        Ok(HostedPublisher { line: self.publisher.open().await?, limit: None, settling: false })
+        Ok(HostedPublisher { connection: self.publisher.open().await?, limit: None, settling: false })
     }
 
-    async fn subscriber(&self) -> Result<HostedSubscriber, String> {
-        Ok(HostedSubscriber(self.subscriber.open().await?))
+    async fn subscriber(&self) -> Result<HostedConnection, String> {
+        self.subscriber.open().await
     }
 }
 

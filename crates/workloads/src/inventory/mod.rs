@@ -53,7 +53,9 @@ pub use audit::{Replay, audit};
 pub use client::{OPERATIONS, Scenario, task};
 pub use ledger::Ledger;
 pub use parameters::{InvalidParameters, Parameters};
-pub use port::{Capture, Connector, InventoryStore, Operations, Release, StockRow, Withdrawal, plan_capture};
+pub use port::{
+    Capture, Connector, InventoryStore, Operation, Operations, Release, StockRow, Withdrawal, plan_capture,
+};
 pub use sequence::Sequence;
 pub use sql::{Reading, SqlCapture, SqlConnection, SqlSession, Step, StockLevel};
 pub use stock::{Group, Item, Stock};

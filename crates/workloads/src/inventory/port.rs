@@ -7,7 +7,7 @@ use acidtest_model::{Lock, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
 use super::{Scenario, Stock};
-use crate::{Place, Served};
+use crate::{Place, Reply, Served};
 
 /// Take units of (sku, condition, source) from whatever warehouses have them: all or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +120,28 @@ pub trait Operations {
     /// What has changed, in words. A connection that does not answer proves nothing.
     fn check(&mut self) -> impl Future<Output = Result<(), String>> {
         async { Ok(()) }
+    }
+}
+
+/// An operation as data, for a store in another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// [`Operations::capture`].
+    Capture(Capture),
+    /// [`Operations::release`].
+    Release(Release),
+}
+
+impl Operation {
+    /// Does it on this connection. The reply has what a capture took.
+    pub(crate) async fn perform(self, connection: &mut impl Operations) -> Reply<Vec<Withdrawal>> {
+        let mut taken = Vec::new();
+        let attempt = match self {
+            Self::Capture(capture) => connection.capture(&capture, &mut taken).await,
+            Self::Release(release) => connection.release(&release).await,
+        };
+        Reply::new(attempt, taken, connection.lock_wait())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The port: the operations that a store must offer to run the join.
 
-use std::{collections::BTreeSet, future::Future};
+use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{StoreError, Task};
@@ -8,10 +8,12 @@ use acidtest_model::{StoreError, Task};
 use serde::{Deserialize, Serialize};
 
 use super::{Ext, Scenario};
-use crate::{LoadProgress, Place, Served, records::Layout};
+use crate::{LoadProgress, Place, Reply, Served, records::Layout};
 
-/// The table that the query names first. The store's planner may change the order; its plan shows that.
+/// The table that the query names first. The store's planner may change the order; its plan shows that. For a store in
+/// another process it is the whole operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TableOrder {
     /// `FROM ext JOIN usertable`.
     ExtFirst,
@@ -22,6 +24,13 @@ pub enum TableOrder {
 impl TableOrder {
     /// Both orders, in the order of their operations' kinds.
     pub const ALL: [Self; 2] = [Self::ExtFirst, Self::UsertableFirst];
+
+    /// Joins in this order on this connection.
+    pub(crate) async fn perform(self, connection: &mut impl Operations) -> Reply<JoinAnswer> {
+        let mut joined = JoinAnswer::default();
+        let attempt = connection.join(self, &mut joined).await;
+        Reply::new(attempt, joined, Duration::ZERO)
+    }
 
     /// Both tables as the `FROM` clause joins them, under the names `ext` and `usertable`.
     #[must_use]

@@ -60,7 +60,7 @@ pub use batch::Batch;
 pub use client::{OPERATIONS, Scenario, task};
 pub use kind::{beyond_a_table, lacks_index};
 pub use parameters::{Action, Index, Mix, Parameters};
-pub use port::{Connector, Found, Inserted, Operations, ParcelsStore, Requirements, ScanVisitor};
+pub use port::{Connector, Found, Inserted, Operation, Operations, ParcelsStore, Requirements, ScanVisitor};
 pub use scan::{MOST, Parcel, Scan, ScanNumber, StoredScan};
 pub use stream::{Batches, Ids, LoadMethod, LoadedScan, LoadedScans, Loading, Stream};
 pub use workload::{KIND, Parcels};

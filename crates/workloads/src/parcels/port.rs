@@ -12,7 +12,7 @@ use super::{
     scan::{Parcel, Scan, StoredScan},
     stream::{Ids, Loading},
 };
-use crate::{LoadProgress, Place, Served, TableSize};
+use crate::{LoadProgress, Place, Reply, Served, TableSize};
 
 /// What the store has given each scan of an insert, in the order of the scans. Its memory is reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl Inserted {
 }
 
 /// The scans that a read has found. Its memory is reused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found(Vec<StoredScan>);
 
 impl Found {
@@ -105,6 +105,31 @@ pub trait Operations {
     /// What has changed, in words. A connection that does not answer proves nothing.
     fn check(&mut self) -> impl Future<Output = Result<(), String>> {
         async { Ok(()) }
+    }
+}
+
+/// An operation as data, for a store in another process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// [`Operations::insert`]. Each scan is its number and its parcel, which determine it.
+    Insert(Vec<Scan>),
+    /// [`Operations::by_hash`], by the number of the parcel.
+    ByHash(u64),
+    /// [`Operations::by_id`].
+    ById(u64),
+}
+
+impl Operation {
+    /// Does it on this connection. The reply has what was inserted and what was found.
+    pub(crate) async fn perform(self, connection: &mut impl Operations) -> Reply<(Inserted, Found)> {
+        let (mut inserted, mut found) = (Inserted::default(), Found::default());
+        let attempt = match self {
+            Self::Insert(scans) => connection.insert(&scans, &mut inserted).await,
+            Self::ByHash(parcel) => connection.by_hash(&Parcel::of(parcel), &mut found).await,
+            Self::ById(id) => connection.by_id(id, &mut found).await,
+        };
+        Reply::new(attempt, (inserted, found), connection.lock_wait())
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) type Texts = [u8; WIDTH];
 
 /// A scan by its number: one of the seven that a parcel gets, or an eighth, which is to be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ScanNumber {
     /// The scan with this place in the stream of scans.
     Regular(u64),

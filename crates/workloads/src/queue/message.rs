@@ -1,5 +1,7 @@
 //! The content of a message: an id, the time at which it was sent, and a checksum over all of it.
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes at the start of every message: checksum (4), producer (4), sequence (8), nanoseconds (8), little-endian.
 pub const HEADER: usize = 24;
 
@@ -15,10 +17,25 @@ pub struct Id {
 /// The producer index of the backlog, which is loaded before any client starts.
 pub const LOADED: u32 = u32::MAX;
 
+/// Bytes as text, where a message goes to another process.
+pub(crate) mod as_base64 {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
 /// A message to be published.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The bytes that are sent; the first [`HEADER`] of them hold checksum, id and time.
+    #[serde(with = "as_base64")]
     pub body: Vec<u8>,
 }
 

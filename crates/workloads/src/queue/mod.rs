@@ -43,10 +43,11 @@ pub use delivery::{Ack, Consume, Delivery, QueueKind};
 pub use kind::{LOCKS_OF_QUEUES, NO_CONFLICTS, idle_on_tables};
 pub use ledger::Ledger;
 pub(crate) use ledger::PublishState;
+pub(crate) use message::as_base64;
 pub use message::{HEADER, Id, LOADED, Message};
 pub use parameters::{BACKLOG, PREFETCH, Parameters, Phase};
 pub use port::{
-    AckAnswer, AckProgress, Connector, Depth, Publisher, QueueAdapter, QueueStore, ReceivedMessage,
-    Requirements, Subscriber,
+    AckAnswer, AckProgress, Connector, Consumed, Depth, Published, Publisher, PublisherOperation,
+    QueueAdapter, QueueStore, ReceivedMessage, Requirements, Subscriber, SubscriberOperation,
 };
 pub use workload::{KIND, Queue};

@@ -7,8 +7,8 @@ use acidtest_model::{EffectiveSettings, StoreError, Task};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ack, Consume, Delivery, Message, Scenario, client, drain};
-use crate::{LoadProgress, Place, Served, hosted};
+use super::{Ack, Consume, Delivery, Message, Scenario, as_base64, client, drain};
+use crate::{LoadProgress, Place, Reply, Served, hosted};
 
 /// The demands of a trial on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +20,10 @@ pub struct Requirements {
 }
 
 /// A message as a consumer received it. Its memory is reused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceivedMessage {
     /// The bytes that were received.
+    #[serde(with = "as_base64")]
     pub body: Vec<u8>,
     /// The store's flag that the message may have been delivered before; `None` where a store has no such flag.
     pub redelivered: Option<bool>,
@@ -40,6 +41,7 @@ pub struct Depth {
 
 /// How far a consumer's acknowledgement has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AckAnswer {
     /// It was handed to the connection, and may be lost with it: whether the store has it, [`Subscriber::progress`] tells.
     Sent,
@@ -150,6 +152,102 @@ pub trait Subscriber {
     fn check(&mut self) -> impl Future<Output = Result<(), String>> {
         async { Ok(()) }
     }
+}
+
+/// A producer's operation as data, for a store in another process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PublisherOperation {
+    /// [`Publisher::send`].
+    Send(Message),
+    /// [`Publisher::settle`].
+    Settle,
+    /// [`Publisher::close`].
+    Close,
+}
+
+/// What is said of a producer's messages after an operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// The messages that have ended.
+    pub ended: Vec<Completion>,
+    /// The same as [`Publisher::limit`].
+    pub limit: Option<String>,
+}
+
+impl PublisherOperation {
+    /// Does it on this connection. The attempt is unknown if the connection is lost.
+    pub(crate) async fn perform(self, connection: &mut impl Publisher) -> Reply<Published> {
+        let mut ended = Vec::new();
+        let done = match self {
+            Self::Send(message) => connection.send(&message).await,
+            Self::Settle => connection.settle(&mut ended).await,
+            Self::Close => {
+                connection.close().await;
+                Ok(())
+            }
+        };
+        let published = Published { ended, limit: connection.limit() };
+        Reply::new(attempt(done), published, Duration::ZERO)
+    }
+}
+
+/// A consumer's operation as data, for a store in another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubscriberOperation {
+    /// [`Subscriber::take`].
+    Take {
+        /// How long to wait for a message at most, in nanoseconds.
+        patience_ns: u64,
+    },
+    /// [`Subscriber::settle`].
+    Settle,
+    /// [`Subscriber::stop`].
+    Stop,
+    /// [`Subscriber::close`].
+    Close,
+}
+
+/// What a consumer's operation has brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consumed {
+    /// The message that was taken.
+    pub message: Option<ReceivedMessage>,
+    /// How far the acknowledgement has come that was asked for.
+    pub acknowledged: Option<AckAnswer>,
+}
+
+impl SubscriberOperation {
+    /// Does it on this connection. The attempt is unknown if the connection is lost.
+    pub(crate) async fn perform(self, connection: &mut impl Subscriber) -> Reply<Consumed> {
+        let mut consumed = Consumed::default();
+        let attempt = match self {
+            Self::Take { patience_ns } => {
+                let mut received = ReceivedMessage::default();
+                let attempt = connection.take(Duration::from_nanos(patience_ns), &mut received).await;
+                consumed.message = Some(received).filter(|_| attempt == Attempt::Ok);
+                attempt
+            }
+            Self::Settle => match connection.settle().await {
+                Ok(acknowledged) => {
+                    consumed.acknowledged = Some(acknowledged);
+                    Attempt::Ok
+                }
+                Err(attempt) => attempt,
+            },
+            Self::Stop => attempt(connection.stop().await),
+            Self::Close => {
+                connection.close().await;
+                Attempt::Ok
+            }
+        };
+        Reply::new(attempt, consumed, Duration::ZERO)
+    }
+}
+
+fn attempt(done: Result<(), Fault>) -> Attempt {
+    done.map_or_else(Attempt::Unknown, |()| Attempt::Ok)
 }
 
 /// Opens connections of producers and consumers.

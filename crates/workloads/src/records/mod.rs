@@ -66,6 +66,7 @@ pub use ledger::Ledger;
 pub(crate) use ledger::WrittenVersion;
 pub use parameters::{Mix, Parameters, Refresh};
 pub use port::{
-    Action, Answer, Connector, Lookup, Operations, RecordVisitor, RecordsStore, Request, Requirements,
+    Action, Answer, Connector, Lookup, Operation, Operations, RecordVisitor, RecordsStore, Request,
+    Requirements,
 };
 pub use workload::{KIND, Records};

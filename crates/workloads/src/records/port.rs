@@ -8,10 +8,11 @@ use acidtest_model::{Isolation, Lock, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
 use super::{Fields, Layout, Refresh, Scenario, content::Content};
-use crate::{LoadProgress, Place, Served};
+use crate::{LoadProgress, Place, Reply, Served};
 
 /// The effect of an operation on its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Reads the record: its version and all fields.
     Read,
@@ -187,6 +188,54 @@ pub trait Operations {
     /// What has changed, in words. A connection that does not answer proves nothing.
     fn check(&mut self) -> impl Future<Output = Result<(), String>> {
         async { Ok(()) }
+    }
+}
+
+/// An operation as data, for a store in another process: a request without its fields, which their tag determines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// The same as [`Request::action`].
+    pub action: Action,
+    /// The same as [`Request::number`].
+    pub number: u64,
+    /// The same as [`Request::key`].
+    pub key: String,
+    /// The same as [`Request::length`].
+    pub length: u32,
+    /// The tag of [`Request::fields`].
+    pub tag: u64,
+}
+
+impl From<&Request> for Operation {
+    fn from(request: &Request) -> Self {
+        let Request { action, number, key, length, fields } = request;
+        Self { action: *action, number: *number, key: key.clone(), length: *length, tag: fields.tag() }
+    }
+}
+
+impl Operation {
+    fn request(self, layout: &Layout) -> Request {
+        let Self { action, number, key, length, tag } = self;
+        let mut fields = Fields::default();
+        if matches!(action, Action::Update | Action::Insert | Action::Modify) {
+            fields.fill(layout, tag);
+        }
+        Request { action, number, key, length, fields }
+    }
+
+    /// Does one operation on this connection, or several in one transaction. The reply has an answer for each.
+    pub(crate) async fn perform(
+        operations: Vec<Self>,
+        layout: &Layout,
+        connection: &mut impl Operations,
+    ) -> Reply<Vec<Answer>> {
+        let requests: Vec<Request> = operations.into_iter().map(|each| each.request(layout)).collect();
+        let mut answers = vec![Answer::default(); requests.len()];
+        let attempt = match (requests.as_slice(), answers.as_mut_slice()) {
+            ([request], [answer]) => connection.single(request, answer).await,
+            (requests, answers) => connection.several(requests, answers).await,
+        };
+        Reply::new(attempt, answers, connection.lock_wait())
     }
 }
 
