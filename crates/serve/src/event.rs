@@ -1,9 +1,14 @@
 //! What happens in a run, as its process tells it.
 
 use acidtest_observe::LatelyUsed;
+use acidtest_protocol::Protocol;
 use acidtest_results::{SecondFigures, SoFar};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// The protocol between a server, which greets first, and the process that makes a run for it. The server says in one
+/// message what is to be run; the process tells [events](Event) until its input ends, or the run has.
+pub const PROTOCOL: Protocol = Protocol { name: "run", version: 1 };
 
 /// Something that happened in a run. The name of a server-sent event is the value of `event` in its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,7 @@
 //! Starts, watches, stops and compares runs, on pages and over HTTP.
 //!
 //! A run is made by a process of its own: the program that the server belongs to, started with an [`Assignment`] on its
-//! standard input. It writes what happens as lines ([`Event`]), and ends tidily when its input ends. So a run has the
+//! standard input. It tells what happens ([`Event`]), and ends tidily when its input ends. So a run has the
 //! result that the command line would give it, nothing that serves costs anything in the process that measures, and what
 //! happens to one does not happen to the other.
 //!
@@ -28,7 +28,7 @@ mod runs;
 mod server;
 mod trigger;
 
-pub use event::{Ending, Event, FaultEvent, SecondEvent, SoFarEvent, VerdictEvent};
+pub use event::{Ending, Event, FaultEvent, PROTOCOL, SecondEvent, SoFarEvent, VerdictEvent};
 pub use program::{
     Assignment, CheckedPlan, Program, Refusal, StoreAbilities, Supported, WorkloadAbout, WorkloadParameter,
 };

@@ -6,17 +6,22 @@ use std::{
     time::Duration,
 };
 
+use acidtest_protocol::{AsyncReader, AsyncWriter, Error};
+use serde_json::value::RawValue;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncReadExt, BufReader},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     sync::{mpsc, oneshot},
     time::timeout,
 };
 
-use crate::Event;
+use crate::{
+    Event,
+    event::{Ending, PROTOCOL},
+};
 
 /// Bytes of a line of its output that are read: an event has a row for each second that became complete.
-const LINE: u64 = 16 << 20;
+const LINE: usize = 16 << 20;
 
 /// Bytes of the end of what it says to people that are kept.
 const SAID: usize = 2_000;
@@ -35,7 +40,7 @@ pub(crate) struct RunProcess {
 
 impl RunProcess {
     /// Starts a process, and tells it what to do.
-    pub(crate) fn start(command: std::process::Command, assignment: &str) -> io::Result<Self> {
+    pub(crate) fn start(command: std::process::Command, assignment: Box<RawValue>) -> io::Result<Self> {
         let mut command = Command::from(command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // a Ctrl-C in a terminal is for the server, which asks the process to end
@@ -43,9 +48,9 @@ impl RunProcess {
         let mut child = command.spawn()?;
         let missing = || io::Error::other("a process without its streams");
         let (input, ends) = oneshot::channel();
-        tokio::spawn(feed(child.stdin.take().ok_or_else(missing)?, format!("{assignment}\n"), ends));
+        tokio::spawn(feed(child.stdin.take().ok_or_else(missing)?, assignment, ends));
         let (tell, events) = mpsc::channel(64);
-        tokio::spawn(read(BufReader::new(child.stdout.take().ok_or_else(missing)?), tell));
+        tokio::spawn(read(child.stdout.take().ok_or_else(missing)?, tell));
         let said = tokio::spawn(last_words(child.stderr.take().ok_or_else(missing)?));
         Ok(Self { child, input: Some(input), events, said })
     }
@@ -76,24 +81,36 @@ impl RunProcess {
 }
 
 /// Writes the assignment, and leaves the input open until it is to end.
-async fn feed(mut input: ChildStdin, assignment: String, ends: oneshot::Receiver<()>) {
+async fn feed(input: ChildStdin, assignment: Box<RawValue>, ends: oneshot::Receiver<()>) {
+    let mut input = AsyncWriter::new(input);
     // a process that has ended already says so by its end
-    let _ = input.write_all(assignment.as_bytes()).await;
+    if input.greet(PROTOCOL).await.is_ok() {
+        let _ = input.send(&assignment).await;
+    }
     let _ = ends.await;
 }
 
-/// Reads events until the stream ends. A line that is no event is left out.
-async fn read(mut from: BufReader<ChildStdout>, tell: mpsc::Sender<Event>) {
-    loop {
-        let mut line = Vec::new();
-        let read = (&mut from).take(LINE).read_until(b'\n', &mut line).await;
-        if !matches!(read, Ok(length) if length > 0) {
-            return;
+/// Reads events until the stream ends. A line that is no event is left out. A process of another version has failed.
+async fn read(from: ChildStdout, tell: mpsc::Sender<Event>) {
+    let mut from = AsyncReader::new(BufReader::new(from)).at_most(LINE);
+    if let Err(error) = from.expect_greeting(PROTOCOL).await {
+        // one that ended before it greeted is told from its end
+        if error.is_mismatch() {
+            let error = Some(format!("the process that was to make it {error}"));
+            // at the end of the server nobody asks what becomes of it
+            let _ = tell.send(Event::Ended { how: Ending::Failed, exit_status: 1, error }).await;
         }
-        if let Ok(event) = serde_json::from_slice(&line)
-            && tell.send(event).await.is_err()
-        {
-            return;
+        return;
+    }
+    loop {
+        match from.receive().await {
+            Ok(Some(event)) => {
+                if tell.send(event).await.is_err() {
+                    return;
+                }
+            }
+            Err(Error::NoMessage(_) | Error::TooLong(_)) => {}
+            Ok(None) | Err(_) => return,
         }
     }
 }
@@ -110,4 +127,50 @@ async fn last_words(mut stream: ChildStderr) -> String {
         kept.drain(..surplus);
     }
     String::from_utf8_lossy(&kept).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a process tells that this script is, after it has read its greeting and its assignment.
+    async fn told(script: &str) -> Vec<Event> {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &format!("read greeting; read assignment; {script}")]);
+        let mut process =
+            RunProcess::start(command, RawValue::from_string("{}".to_owned()).unwrap()).unwrap();
+        let mut events = Vec::new();
+        while let Some(event) = process.next().await {
+            events.push(event);
+        }
+        process.end(false).await;
+        events
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_process_of_another_version_has_failed() {
+        let events = block_on(told(
+            r#"echo '{"protocol":"run","version":99}'; echo '{"event":"note","said":"unheard"}'"#,
+        ));
+        let [Event::Ended { how: Ending::Failed, exit_status: 1, error: Some(said) }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        let expected = "the process that was to make it speaks version 99 of the run protocol, and this acidtest version 1 of \
+                        the run protocol: use the same version of acidtest for both";
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn events_are_heard_after_the_greeting_and_other_lines_are_left_out() {
+        let script = r#"
+            [ "$greeting" = '{"protocol":"run","version":1}' ] && [ "$assignment" = '{}' ] && echo "$greeting"
+            echo nonsense
+            echo '{"event":"note","said":"heard"}'"#;
+        assert_eq!(block_on(told(script)), [Event::Note { said: "heard".to_owned() }]);
+        assert!(block_on(told("exit 3")).is_empty(), "its end tells why");
+    }
 }

@@ -5,6 +5,7 @@ use std::{path::Path, process::Command};
 use acidtest_results::{Plan, RunResult};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 /// A plan that was checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,9 +163,9 @@ pub trait Program: Send + Sync + 'static {
     /// writes [`Event`](crate::Event)s to its standard output, a line of JSON each.
     fn runner(&self) -> Command;
 
-    /// The line that the command reads. It may hold passwords.
+    /// The message that the command reads. It may hold passwords.
     ///
     /// # Errors
     /// The plan may not be run any more, because an address is no longer allowed.
-    fn assign(&self, assignment: &Assignment<'_>) -> Result<String, Refusal>;
+    fn assign(&self, assignment: &Assignment<'_>) -> Result<Box<RawValue>, Refusal>;
 }

@@ -573,7 +573,7 @@ impl Runs {
             Ok(assigned) => assigned,
             Err(Refusal { detail, .. }) => return End::failed(detail),
         };
-        let mut process = match RunProcess::start(self.program.runner(), &assigned) {
+        let mut process = match RunProcess::start(self.program.runner(), assigned) {
             Ok(process) => process,
             Err(error) => return End::failed(format!("cannot start a process for it: {error}")),
         };

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, BufRead, Read, Write, stdin, stdout},
+    io::{self, Read, stdin, stdout},
     path::Path,
     time::{Duration, Instant},
 };
@@ -10,9 +10,10 @@ use std::{
 use acidtest_engine::Progress as Measured;
 use acidtest_lab::{Lab, Turn};
 use acidtest_model::MemberId;
+use acidtest_protocol::{Error, Reader, Writer, answer_greeting};
 use acidtest_results::{LatencyFigures, RunResult, SecondFigures, SoFar};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target};
-use acidtest_serve::{Ending, Event, FaultEvent, SecondEvent, SoFarEvent, VerdictEvent};
+use acidtest_serve::{Ending, Event, FaultEvent, PROTOCOL, SecondEvent, SoFarEvent, VerdictEvent};
 use tokio::{sync::oneshot, task::LocalSet};
 
 use crate::{
@@ -35,10 +36,10 @@ const TURN: Duration = Duration::from_millis(200);
 
 /// Makes the run that is asked for on standard input.
 pub(crate) async fn runner() -> Result<Status, Failure> {
-    let mut line = String::new();
-    let cannot = |error: &dyn std::fmt::Display| Failure::Other(format!("cannot read what to run: {error}"));
-    stdin().lock().read_line(&mut line).map_err(|error| cannot(&error))?;
-    let assigned: AssignedRun = serde_json::from_str(&line).map_err(|error| cannot(&error))?;
+    let assigned = assigned().map_err(|error| match error {
+        Error::AnotherVersion { .. } => Failure::Usage(format!("the server {error}")),
+        error => Failure::Other(format!("cannot read what to run: the server {error}")),
+    })?;
     let made = LocalSet::new().run_until(Box::pin(make(assigned))).await;
     tell(&made.unwrap_or_else(|failure| Event::Ended {
         // a store that cannot be reached is no failure of acidtest's
@@ -50,12 +51,16 @@ pub(crate) async fn runner() -> Result<Status, Failure> {
     Ok(Status::Held)
 }
 
-/// Writes an event. If nobody reads it any more, the input has ended, too.
+/// The run that the server asks for.
+fn assigned() -> Result<AssignedRun, Error> {
+    let mut from = Reader::new(stdin().lock());
+    answer_greeting(&mut from, &mut Writer::new(stdout().lock()), PROTOCOL)?;
+    from.receive()?.ok_or(Error::Ended)
+}
+
+/// Tells an event. If nobody reads it any more, the input has ended, too.
 fn tell(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
-        let mut out = stdout().lock();
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-    }
+    let _ = Writer::new(stdout().lock()).send(event);
 }
 
 /// Makes a run; returns its last event.

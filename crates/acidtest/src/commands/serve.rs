@@ -13,6 +13,7 @@ use acidtest_serve::{
 use acidtest_workloads::WORKLOADS;
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -290,7 +291,7 @@ impl Program for Bench {
         runner
     }
 
-    fn assign(&self, assignment: &Assignment<'_>) -> Result<String, Refusal> {
+    fn assign(&self, assignment: &Assignment<'_>) -> Result<Box<RawValue>, Refusal> {
         let Assignment { id, plan, file, turn } = *assignment;
         let (order, _) = self.order(id, plan)?;
         let assigned = AssignedRun {
@@ -302,7 +303,7 @@ impl Program for Bench {
             turn: turn.to_owned(),
             quiet_machine: self.quiet_machine,
         };
-        serde_json::to_string(&assigned).map_err(|error| Refusal::of(error.to_string()))
+        to_raw_value(&assigned).map_err(|error| Refusal::of(error.to_string()))
     }
 }
 

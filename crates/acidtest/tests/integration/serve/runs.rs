@@ -1,6 +1,12 @@
 //! Runs that are started, watched, stopped, cut off, resumed and read.
 
-use std::{fs, process::Command, thread, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use acidtest_testbed::wanted;
 use serde_json::{Value, json};
@@ -355,4 +361,19 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
     server.post(&format!("{late}/resume"), &json!({})).expect(202);
     server.until_state(&late, "done");
     server.end("TERM");
+}
+
+/// It answers with its own version, says why on its standard error, and makes no run.
+#[test]
+fn a_server_of_another_version_is_refused() {
+    let bench = Bench::new();
+    let mut runner = bench.command(&["runner"]);
+    let mut runner =
+        runner.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    writeln!(runner.stdin.take().unwrap(), r#"{{"protocol":"run","version":99}}"#).unwrap();
+    let ended = runner.wait_with_output().unwrap();
+    assert_eq!(ended.stdout, b"{\"protocol\":\"run\",\"version\":1}\n");
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("the server speaks version 99 of the run protocol"), "{said}");
+    assert_eq!(ended.status.code(), Some(2));
 }
