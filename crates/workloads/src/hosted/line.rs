@@ -134,7 +134,7 @@ pub fn loopback(port: u16) -> SocketAddr {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{
         io::{BufRead, Write},
         net::TcpListener,
@@ -156,7 +156,7 @@ mod tests {
 
     const ANOTHER: Protocol = Protocol { version: PROTOCOL.version + 1, ..PROTOCOL };
 
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
+    pub(in crate::hosted) fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
     }
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// The trial of the document.
-    fn trial() -> HostedTrial {
+    pub(in crate::hosted) fn trial() -> HostedTrial {
         HostedTrial {
             workload: "inventory".to_owned(),
             parameters: json!({ "items": 20 }).as_object().unwrap().clone(),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// Has one connection taken on a thread of its own.
-    fn listening<T: Send + 'static>(
+    pub(in crate::hosted) fn listening<T: Send + 'static>(
         take: impl FnOnce(HostStream) -> T + Send + 'static,
     ) -> (Address, JoinHandle<T>) {
         let listener = TcpListener::bind(loopback(0)).unwrap();

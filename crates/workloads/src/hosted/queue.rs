@@ -170,3 +170,147 @@ impl QueueStore for Hosted {
         Box::pin(async { not_here("removing the queue") })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    };
+
+    use super::*;
+    use crate::hosted::{
+        ServedLine,
+        line::tests::{block_on, listening, trial},
+    };
+
+    const BODY: &[u8] = &[0, b'\n', 0xFF, b'"'];
+
+    /// A connector, and both connections that it opens. They do what is told here and no more.
+    #[derive(Clone, Default)]
+    struct Told {
+        /// Whether a settle waits.
+        waits: Arc<AtomicBool>,
+        settled: u64,
+        taken: u64,
+    }
+
+    fn full() -> Attempt {
+        Attempt::Failed(Fault::answered("full"))
+    }
+
+    impl Publisher for Told {
+        async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+            if message.body == BODY { Ok(()) } else { Err(Fault::turned_away("another message")) }
+        }
+
+        /// Fails at the third call, with one more message that has ended.
+        async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
+            ended.push(Completion { number: self.settled, attempt: full() });
+            self.settled += 1;
+            while self.waits.load(SeqCst) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if self.settled < 3 { Ok(()) } else { Err(Fault::lost("it closed")) }
+        }
+
+        fn limit(&mut self) -> Option<String> {
+            (self.settled == 1).then(|| "memory alarm".to_owned())
+        }
+    }
+
+    impl Subscriber for Told {
+        async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
+            assert_eq!(patience, Duration::from_micros(1500));
+            self.taken += 1;
+            match self.taken {
+                1 => {
+                    *received = ReceivedMessage { body: BODY.to_vec(), redelivered: Some(true) };
+                    Attempt::Ok
+                }
+                2 => Attempt::Refused,
+                _ => full(),
+            }
+        }
+
+        async fn settle(&mut self) -> Result<AckAnswer, Attempt> {
+            if self.taken == 1 { Ok(AckAnswer::Read) } else { Err(Attempt::Conflict) }
+        }
+
+        async fn stop(&mut self) -> Result<(), Fault> {
+            if self.taken == 1 { Ok(()) } else { Err(Fault::lost("it closed")) }
+        }
+    }
+
+    impl Connector for Told {
+        type Publisher = Self;
+        type Subscriber = Self;
+
+        async fn publisher(&self) -> Result<Self, String> {
+            Ok(self.clone())
+        }
+
+        async fn subscriber(&self) -> Result<Self, String> {
+            Ok(self.clone())
+        }
+    }
+
+    /// What comes of a client's work on a host that serves it so.
+    fn over_a_host<T>(served: Served, work: impl AsyncFnOnce(HostedConnector) -> T) -> T {
+        let (address, host) = listening(move |stream| {
+            let (line, _) = ServedLine::accept(stream).unwrap();
+            block_on(served(line));
+        });
+        let hosted = Hosted { address, trial: Some(trial()), ordered: false };
+        let publisher = hosted.way(Purpose::Publisher);
+        let connector = HostedConnector { publisher, subscriber: hosted.way(Purpose::Subscriber) };
+        let done = block_on(work(connector));
+        host.join().unwrap();
+        done
+    }
+
+    /// An answer that nobody waited for any longer is not lost, and none is taken for that to another question.
+    #[test]
+    fn a_producer_is_told_what_its_connection_tells() {
+        let told = Told::default();
+        let waits = Arc::clone(&told.waits);
+        over_a_host(serve_publisher(told), async |connector| {
+            let mut producer = connector.publisher().await.unwrap();
+            assert_eq!(producer.send(&Message { body: BODY.to_vec() }).await, Ok(()));
+            assert_eq!(producer.send(&Message::default()).await, Err(Fault::turned_away("another message")));
+            let mut ended = Vec::new();
+            waits.store(true, SeqCst);
+            let waited = tokio::time::timeout(Duration::from_millis(1), producer.settle(&mut ended)).await;
+            assert!(waited.is_err() && ended.is_empty() && producer.limit().is_none());
+            waits.store(false, SeqCst);
+            let completion = |number| Completion { number, attempt: full() };
+            assert_eq!(producer.settle(&mut ended).await, Ok(()));
+            assert_eq!(
+                (&ended[..], producer.limit().as_deref()),
+                (&[completion(0)][..], Some("memory alarm"))
+            );
+            assert_eq!(producer.settle(&mut ended).await, Ok(()));
+            assert_eq!(producer.settle(&mut ended).await, Err(Fault::lost("it closed")));
+            assert_eq!((ended, producer.limit()), ([0, 1, 2].map(completion).to_vec(), None));
+            producer.close().await;
+        });
+    }
+
+    #[test]
+    fn a_consumer_is_told_what_its_connection_tells() {
+        let served = serve_subscriber(Told::default());
+        over_a_host(served, async |connector| {
+            let mut consumer = connector.subscriber().await.unwrap();
+            let (patience, mut received) = (Duration::from_micros(1500), ReceivedMessage::default());
+            assert_eq!(consumer.take(patience, &mut received).await, Attempt::Ok);
+            assert_eq!((&received.body[..], received.redelivered), (BODY, Some(true)));
+            assert_eq!(Subscriber::settle(&mut consumer).await, Ok(AckAnswer::Read));
+            assert_eq!(consumer.stop().await, Ok(()));
+            assert_eq!(consumer.take(patience, &mut received).await, Attempt::Refused);
+            assert_eq!(Subscriber::settle(&mut consumer).await, Err(Attempt::Conflict));
+            assert_eq!(consumer.stop().await, Err(Fault::lost("it closed")));
+            assert_eq!(consumer.take(patience, &mut received).await, full());
+            consumer.close().await;
+        });
+    }
+}
