@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Second, SecondCounts, Stop};
-use acidtest_model::{Durability, EffectiveSettings, Encryption, Faults, Lock, Role};
+use acidtest_model::{Durability, EffectiveSettings, Encryption, Faults, Lock, MemberId, Role};
 use acidtest_observe::{Machine, Resources};
 use acidtest_workloads::{Audit, DURABILITY, Preparation, TableSize, Values, Verdict};
 use schemars::JsonSchema;
@@ -626,7 +626,7 @@ impl TrialResult {
 #[must_use]
 pub fn is_kept_by(member: &str) -> bool {
     let keep = [Role::Server, Role::Gateway, Role::Queue, Role::Collector];
-    keep.iter().any(|role| role.name() == member)
+    member.parse::<MemberId>().is_ok_and(|member| keep.contains(&member.role))
 }
 
 impl SecondFigures {

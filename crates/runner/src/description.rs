@@ -22,7 +22,7 @@ pub struct TrialDescription {
     pub setup: TrialSetup,
     /// When the trial's own times begin, in nanoseconds of the clock that the process tells; they may have begun before
     /// the process did.
-    pub epoch: i64,
+    pub origin: i64,
     /// The store's name.
     pub store: String,
     /// Where the store is. That of a file is its name in the folder in which the process runs.

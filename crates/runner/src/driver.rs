@@ -8,7 +8,7 @@ use std::{
 
 use acidtest_engine::{ClientTask, EngineError, Load, Measurement, Part, Trial};
 use acidtest_model::{Address, Hosting};
-use acidtest_workloads::{Crash, TrialSetup, WorkloadTrial, hosted::HostedTrial};
+use acidtest_workloads::{Boundary, TrialSetup, WorkloadTrial, hosted::HostedTrial};
 
 use crate::{Failure, Processes, TrialDescription, instance::Instance};
 
@@ -68,11 +68,11 @@ impl Driver {
         let address =
             name.map_or_else(|| way.address.clone(), |name| Address::file(&way.address.scheme, &name));
         let workers = Processes::start(parts.len(), spread.worker, folder)?;
-        let mut processes = Processes::describe(workers, setup.epoch, |index| TrialDescription {
+        let mut processes = Processes::describe(workers, setup.origin, |index| TrialDescription {
             workload: hosted.workload.clone(),
             parameters: hosted.parameters.clone(),
             setup: TrialSetup { part: parts[index], ..setup.clone() },
-            epoch: 0,
+            origin: 0,
             store: way.target.kind().name.to_owned(),
             address: (&address).into(),
             durability: way.durability,
@@ -104,10 +104,10 @@ impl Driver {
     }
 
     /// Has the clients' ledgers note what happens to the store's server.
-    pub(crate) fn note_crash(&mut self, trial: &dyn WorkloadTrial, crash: Crash) {
+    pub(crate) fn note_boundary(&mut self, trial: &dyn WorkloadTrial, boundary: Boundary) {
         match &mut self.processes {
-            Some(processes) => processes.note_crash(crash),
-            None => trial.ledger().note_crash(crash),
+            Some(processes) => processes.note_boundary(boundary),
+            None => trial.ledger().note_boundary(boundary),
         }
     }
 

@@ -313,7 +313,7 @@ impl<'a> Injector<'a> {
             return;
         }
         let ended = |done: &&Injected| {
-            done.member == begun.member && done.injection.disruption.ends_processes() && !done.missed
+            done.member == begun.member && done.injection.disruption.begins_epoch() && !done.missed
         };
         let before = earlier.iter().rev().find(ended).and_then(|done| done.at).unwrap_or_default();
         begun.last_ok = so_far.last_acknowledged.filter(|last| *last > before);
@@ -356,16 +356,16 @@ impl<'a> Injector<'a> {
         }
     }
 
-    /// Whether an injection that ends the processes of the store's own server is due.
-    pub(crate) fn ends_server(&self, measured: Duration) -> bool {
-        let ends = |next: &Injection| next.target.role() == Role::Server && next.disruption.ends_processes();
-        self.due.iter().take_while(|next| next.at <= measured).any(|next| ends(next))
+    /// Whether an injection is due with which an epoch of the store's own server begins.
+    pub(crate) fn begins_epoch(&self, measured: Duration) -> bool {
+        let begins = |next: &Injection| next.target.role() == Role::Server && next.disruption.begins_epoch();
+        self.due.iter().take_while(|next| next.at <= measured).any(|next| begins(next))
     }
 
-    /// Notes for the injection that has just ended the store's own server what was then still to be handed out.
+    /// Notes for the injection with which an epoch of the store's own server has just begun what was then still to be handed out.
     pub(crate) fn note_outstanding(&mut self, outstanding: Option<u64>) {
         let ended = |done: &&mut Injected| {
-            done.member.role == Role::Server && done.injection.disruption.ends_processes()
+            done.member.role == Role::Server && done.injection.disruption.begins_epoch()
         };
         if let Some(last) = self.done.iter_mut().rfind(ended).filter(|last| !last.missed) {
             last.outstanding = outstanding;

@@ -3,7 +3,7 @@
 
 use acidtest_engine::{Instruction, Report};
 use acidtest_protocol::Protocol;
-use acidtest_workloads::{Crash, MessageCounts, WrittenLedger};
+use acidtest_workloads::{Boundary, MessageCounts, WrittenLedger};
 use serde::{Deserialize, Serialize};
 
 use crate::description::TrialDescription;
@@ -23,7 +23,7 @@ pub(crate) enum ToWorker {
     /// How far the clients of all other workers have come.
     Elsewhere(MessageCounts),
     /// What happens to the store's server, to be noted and answered with the same number.
-    Crash { number: u64, crash: Crash },
+    Boundary { number: u64, boundary: Boundary },
 }
 
 /// What a worker tells.

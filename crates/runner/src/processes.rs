@@ -15,7 +15,7 @@ use std::{
 
 use acidtest_engine::{Instruction, Measurement, News, Trial};
 use acidtest_protocol::{Error, Reader, Writer};
-use acidtest_workloads::{Crash, MessageCounts, WorkloadTrial, WrittenLedger};
+use acidtest_workloads::{Boundary, MessageCounts, WorkloadTrial, WrittenLedger};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -198,13 +198,13 @@ impl Processes {
         (0..count).map(|_| Worker::start(command(), folder)).collect()
     }
 
-    /// Tells each of the workers what to drive. `epoch` is the moment from which the trial's own times count.
+    /// Tells each of the workers what to drive. `origin` is the moment from which the trial's own times count.
     ///
     /// # Errors
     /// A worker does not answer, or not as one of this version does.
     pub fn describe(
         workers: Vec<Worker>,
-        epoch: Instant,
+        origin: Instant,
         description: impl Fn(usize) -> TrialDescription,
     ) -> Result<Self, Failure> {
         let (news, told) = mpsc::channel();
@@ -239,7 +239,7 @@ impl Processes {
                 .push(started.map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?);
             greet(&mut worker, &greeted)?;
             let mut described = description(index);
-            described.epoch = epoch_of(&mut worker, &answered, epoch)?;
+            described.origin = origin_of(&mut worker, &answered, origin)?;
             worker.tell(&ToWorker::Drive(Box::new(described)))?;
             all.children.push(worker.process.clone());
             all.workers.push(Arc::new(Mutex::new(worker.to)));
@@ -290,14 +290,14 @@ impl Processes {
     }
 
     /// Tells the workers what happens to the server. Before it is ended, waits until they have noted it.
-    pub(crate) fn note_crash(&mut self, crash: Crash) {
+    pub(crate) fn note_boundary(&mut self, boundary: Boundary) {
         self.crashes += 1;
         let number = self.crashes;
         for worker in &self.workers {
             // one that is gone is found by its reader
-            let _ = lock(worker).send(&ToWorker::Crash { number, crash });
+            let _ = lock(worker).send(&ToWorker::Boundary { number, boundary });
         }
-        if crash == Crash::IsOver {
+        if boundary == Boundary::After {
             return;
         }
         let told = Instant::now();
@@ -365,12 +365,12 @@ impl Processes {
         if let Some(consuming) = trial.consuming() {
             consuming.note_elsewhere(MessageCounts::default());
         }
-        for (ledger, knows_crashes) in ledgers.into_iter().zip(&self.know_crashes) {
+        for (ledger, knows_boundaries) in ledgers.into_iter().zip(&self.know_crashes) {
             let ledger =
                 ledger.ok_or_else(|| Failure::Store("a client process left no ledger".to_owned()))?;
             trial
                 .ledger()
-                .merge(&ledger, *knows_crashes)
+                .merge(&ledger, *knows_boundaries)
                 .map_err(|why| Failure::Other(format!("a client process's ledger: {why}")))?;
         }
         Ok(())
@@ -432,7 +432,7 @@ fn greet(worker: &mut Worker, greeted: &Receiver<Result<(), Error>>) -> Result<(
 
 /// When the trial's own times begin, by the worker's clock: it is asked for a few times, and the answer counts that
 /// took least, because half of what it took is how wrong it may be.
-fn epoch_of(worker: &mut Worker, answered: &Receiver<FromWorker>, epoch: Instant) -> Result<i64, Failure> {
+fn origin_of(worker: &mut Worker, answered: &Receiver<FromWorker>, origin: Instant) -> Result<i64, Failure> {
     let mut best: Option<(Duration, i64)> = None;
     for _ in 0..ASKED {
         let asked = Instant::now();
@@ -443,7 +443,7 @@ fn epoch_of(worker: &mut Worker, answered: &Receiver<FromWorker>, epoch: Instant
             ));
         };
         let took = asked.elapsed();
-        let then = (asked + took / 2).saturating_duration_since(epoch);
+        let then = (asked + took / 2).saturating_duration_since(origin);
         let begun = nanoseconds.saturating_sub(i64::try_from(then.as_nanos()).unwrap_or(i64::MAX));
         if best.is_none_or(|(least, _)| took < least) {
             best = Some((took, begun));
@@ -524,7 +524,7 @@ mod tests {
             while let Ok(Some(message)) = from.receive() {
                 let answer = match message {
                     ToWorker::Time => FromWorker::Time { nanoseconds: 0 },
-                    ToWorker::Crash { number, .. } if notes => FromWorker::Noted { number },
+                    ToWorker::Boundary { number, .. } if notes => FromWorker::Noted { number },
                     _ => continue,
                 };
                 to.send(&answer).unwrap();
@@ -542,7 +542,7 @@ mod tests {
             workload: "inventory".to_owned(),
             parameters: Values::new(),
             setup: TrialSetup { part: Part::deal(2, 2, 2)[index], ..TrialSetup::new(Lock::Native, 1, 2) },
-            epoch: 0,
+            origin: 0,
             store: "none".to_owned(),
             address: (&Address::file("none", "x")).into(),
             durability: Some(Durability::None),
@@ -574,14 +574,14 @@ mod tests {
             Processes::describe(vec![worker(true), worker(false)], Instant::now(), described).unwrap();
         assert_eq!(all.know_crashes, [true, true]);
         let begun = Instant::now();
-        all.note_crash(Crash::IsOver);
+        all.note_boundary(Boundary::After);
         assert!(begun.elapsed() < NOTED, "there is nothing to wait for");
-        all.note_crash(Crash::Nears);
+        all.note_boundary(Boundary::Before);
         assert_eq!(all.know_crashes, [true, false]);
         // one that stands still is not waited for, and does not know
         all.stalled = vec![true, false];
         all.know_crashes = vec![true, true];
-        all.note_crash(Crash::Comes);
+        all.note_boundary(Boundary::During);
         assert_eq!(all.know_crashes, [false, false]);
     }
 }

@@ -701,7 +701,7 @@ fn judge_ends(
         return;
     }
     if driven.crashed {
-        audit.across_crash(without);
+        audit.across_epochs(without);
     }
     let may_forget = |one: &Injected| {
         one.has_ended() && !trial.durability_of(one.member.role, settings).survives(&one.injection.disruption)

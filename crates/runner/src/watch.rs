@@ -7,7 +7,7 @@ use acidtest_engine::{Extent, Measurement, Progress, Stop};
 use acidtest_model::{Commands, Role, Timeline};
 use acidtest_observe::{Resources, Sampler};
 use acidtest_results::GaugeFigures;
-use acidtest_workloads::{Consuming, Crash, WorkloadTrial};
+use acidtest_workloads::{Boundary, Consuming, WorkloadTrial};
 
 use crate::{
     Failure, FaultStage, SecondSeen, Watcher,
@@ -163,11 +163,11 @@ pub(crate) async fn drive(
         }
         if let (Some(measured), None, None) = (progress.measured, &lost, &failed) {
             let is_over = stopped.is_some() || matches!(extent, Extent::Time(length) if measured >= length);
-            let ends_server = !is_over && injector.ends_server(measured);
-            let outstanding = of.consuming().filter(|_| ends_server).map(Consuming::outstanding);
-            if ends_server {
-                driver.note_crash(of, Crash::Nears);
-                driver.note_crash(of, Crash::Comes);
+            let begins_epoch = !is_over && injector.begins_epoch(measured);
+            let outstanding = of.consuming().filter(|_| begins_epoch).map(Consuming::outstanding);
+            if begins_epoch {
+                driver.note_boundary(of, Boundary::Before);
+                driver.note_boundary(of, Boundary::During);
                 is_ending = true;
             }
             let so_far = || trial.so_far();
@@ -175,11 +175,11 @@ pub(crate) async fn drive(
                 trial.stop(Stop::Interrupted);
                 trial.give_up();
                 failed = Some(failure);
-            } else if ends_server {
+            } else if begins_epoch {
                 injector.note_outstanding(outstanding);
             }
             if failed.is_none() && is_ending && injector.has_ended(instance) {
-                driver.note_crash(of, Crash::IsOver);
+                driver.note_boundary(of, Boundary::After);
                 is_ending = false;
             }
         }

@@ -72,7 +72,7 @@ fn introduced(
             },
             Some(ToWorker::Drive(description)) => return Ok(Some(*description)),
             // nothing has begun that they could be about
-            Some(ToWorker::Instruction(_) | ToWorker::Elsewhere(_) | ToWorker::Crash { .. }) => continue,
+            Some(ToWorker::Instruction(_) | ToWorker::Elsewhere(_) | ToWorker::Boundary { .. }) => continue,
         };
         output.send(&answer).map_err(|error| broken(&error))?;
     }
@@ -90,9 +90,9 @@ async fn drive(
         .ok_or_else(|| Failure::Usage(format!("{} is not in this build", description.store)))?;
     let workload = description.workload().map_err(Failure::Usage)?;
     let mut setup = description.setup.clone();
-    let back = Duration::from_nanos(description.epoch.unsigned_abs());
-    let epoch = if description.epoch < 0 { clock.checked_sub(back) } else { clock.checked_add(back) };
-    setup.epoch = epoch.ok_or_else(|| Failure::Usage("the trial's clock is out of range".to_owned()))?;
+    let back = Duration::from_nanos(description.origin.unsigned_abs());
+    let origin = if description.origin < 0 { clock.checked_sub(back) } else { clock.checked_add(back) };
+    setup.origin = origin.ok_or_else(|| Failure::Usage("the trial's clock is out of range".to_owned()))?;
     let (address, locks) = description.addresses();
     let target = Target { opener, address: Some(address.clone()) };
     let store = if is_hosted(&target, &address) {
@@ -142,8 +142,8 @@ fn listen(
                         consuming.note_elsewhere(counts);
                     }
                 }
-                Ok(Some(ToWorker::Crash { number, crash })) => {
-                    trial.ledger().note_crash(crash);
+                Ok(Some(ToWorker::Boundary { number, boundary })) => {
+                    trial.ledger().note_boundary(boundary);
                     // at the very end nobody tells it any more
                     let _ = answers.send(number);
                 }

@@ -4,12 +4,12 @@
 //! Invariants: a workload knows no store. Its audit sees only the ledger, which the clients keep in memory of fixed
 //! size, and the store's final state; it never asks the store what it should have done.
 
+mod epochs;
 pub mod guarantee;
 pub mod hosted;
 pub mod inventory;
 pub mod join;
 mod keys;
-mod lives;
 pub mod logs;
 mod mix;
 mod moments;
@@ -26,10 +26,10 @@ mod verdict;
 mod workload;
 
 pub use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
+pub use epochs::Boundary;
 pub use guarantee::{DURABILITY, Guarantee, Levels};
 pub use hosted::{Reply, Served, ServedLine};
 pub use keys::{Skew, SkewError};
-pub use lives::Crash;
 pub use moments::OLDEST_LOST;
 pub use services::{ServiceSpec, Services};
 pub use spec::{Ramp, RunningService, WorkloadSpec};

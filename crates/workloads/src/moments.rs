@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::lives::Crash;
+use crate::epochs::Boundary;
 
 /// The name of the evidence that says how long before a crash the oldest of what was lost was sent, at most, in
 /// milliseconds.
@@ -42,15 +42,15 @@ impl Moments {
     }
 
     /// Notes what happens to the server, when so many numbers have been given.
-    pub(crate) fn note_crash(&self, now: Instant, crash: Crash, given: u64) {
+    pub(crate) fn note_boundary(&self, now: Instant, boundary: Boundary, given: u64) {
         let noted = &mut *self.noted();
-        match crash {
-            Crash::Nears => {
+        match boundary {
+            Boundary::Before => {
                 noted.is_unknown |= noted.is_ending;
                 noted.is_ending = true;
             }
-            Crash::Comes => {}
-            Crash::IsOver => {
+            Boundary::During => {}
+            Boundary::After => {
                 noted.is_ending = false;
                 noted.crashes.push((now, given));
             }
@@ -105,10 +105,10 @@ mod tests {
                 }
                 given.extend((0..more).map(|_| now));
                 if crashed {
-                    moments.note_crash(at(now), Crash::Nears, given.len() as u64);
+                    moments.note_boundary(at(now), Boundary::Before, given.len() as u64);
                     // what is sent until it is over may go with it
                     given.extend((0..more).map(|_| now));
-                    moments.note_crash(at(now), Crash::IsOver, given.len() as u64);
+                    moments.note_boundary(at(now), Boundary::After, given.len() as u64);
                     crashes.push((now, given.len()));
                 }
             }

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Audit, Crash, Place, Served, Services, Store, records::WrittenVersion};
+use crate::{Audit, Boundary, Place, Served, Services, Store, records::WrittenVersion};
 
 /// The setup of one trial, besides its workload's parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,15 +37,15 @@ pub struct TrialSetup {
     /// The moment from which the trial's own times count, by this process's clock: it is the same in all processes,
     /// and not part of what is written.
     #[serde(skip, default = "Instant::now")]
-    pub epoch: Instant,
+    pub origin: Instant,
 }
 
 impl TrialSetup {
     /// A trial of operations that are drawn at random, over data of its own, that one process drives.
     #[must_use]
     pub fn new(lock: Lock, seed: u64, clients: u32) -> Self {
-        let (part, epoch) = (Part::WHOLE, Instant::now());
-        Self { lock, seed, clients, trace: None, reusable: None, mark: String::new(), part, epoch }
+        let (part, origin) = (Part::WHOLE, Instant::now());
+        Self { lock, seed, clients, trace: None, reusable: None, mark: String::new(), part, origin }
     }
 }
 
@@ -184,18 +184,18 @@ pub trait TrialLedger: Send + Sync {
     /// It cannot be written.
     fn written(&self) -> Result<WrittenLedger, String>;
 
-    /// Adds what the ledger of another process holds. `knows_crashes` is whether that process was told of each crash in time;
-    /// if it was not, nothing that it saw is known to have been within one life of the server.
+    /// Adds what the ledger of another process holds. `knows_boundaries` is whether that process was told of each crash in time;
+    /// if it was not, nothing that it saw is known to have been within one epoch of the server.
     ///
     /// # Errors
     /// It is not a ledger of this trial.
-    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String>;
+    fn merge(&self, written: &RawValue, knows_boundaries: bool) -> Result<(), String>;
 
     /// Notes, now and then while the clients run, how far they have come, where that says how old a lost write was.
     fn note_moment(&self) {}
 
     /// Notes what happens to the server that the trial's data is on, while its clients run.
-    fn note_crash(&self, crash: Crash);
+    fn note_boundary(&self, boundary: Boundary);
 }
 
 /// One trial of a workload, with its data, its clients, their ledger and its audit, as the runner takes it through its steps.

@@ -46,9 +46,9 @@ pub struct Finding {
     /// Whether the loss of acknowledged writes may look like it.
     #[serde(skip)]
     pub looks_like: LooksLike,
-    /// How much of `count` was seen within one life of the server, so that no crash explains it.
+    /// How much of `count` was seen within one epoch of the server, so that no crash explains it.
     #[serde(skip)]
-    pub within_life: u64,
+    pub within_epoch: u64,
 }
 
 /// What the loss of acknowledged writes has to do with a finding.
@@ -69,7 +69,7 @@ impl Finding {
     pub fn new(name: &str, count: u64, unit: &str, guarantee: Guarantee) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
         let guarantee = guarantee.name.to_owned();
-        Self { name, count, unit, guarantee, looks_like: LooksLike::NoLoss, within_life: 0 }
+        Self { name, count, unit, guarantee, looks_like: LooksLike::NoLoss, within_epoch: 0 }
     }
 
     /// The same finding, which the loss of acknowledged writes may look like: after a crash it is no proof of anything
@@ -79,10 +79,10 @@ impl Finding {
         Self { looks_like: LooksLike::Loss, ..self }
     }
 
-    /// The same finding, of which this many were seen within one life of the server: no crash explains these.
+    /// The same finding, of which this many were seen within one epoch of the server: no crash explains these.
     #[must_use]
-    pub fn within_life(self, count: u64) -> Self {
-        Self { within_life: count, ..self }
+    pub fn within_epoch(self, count: u64) -> Self {
+        Self { within_epoch: count, ..self }
     }
 
     /// The same, if there is also a finding of the other name: reads that miss what the final state has were not
@@ -214,10 +214,10 @@ impl Audit {
         (self.verdict, self.reason) = (Verdict::Unknown, Some(reason));
     }
 
-    /// Ascribes to durability what a crash of the server may explain. What was seen within one life of the server
+    /// Ascribes to durability what a crash of the server may explain. What was seen within one epoch of the server
     /// stays as it is; and so does what is prevented by a guarantee that the cell does `without`: with or without a
     /// crash it was to be expected, and proves no loss.
-    pub fn across_crash(&mut self, without: &[impl AsRef<str>]) {
+    pub fn across_epochs(&mut self, without: &[impl AsRef<str>]) {
         let is_promised = |guarantee: &str| !without.iter().any(|name| name.as_ref() == guarantee);
         // what could not be read back may be lost
         let is_unread = self.reason.is_some();
@@ -234,7 +234,7 @@ impl Audit {
         };
         let mut lost = Vec::new();
         for finding in self.findings.iter_mut().filter(is_loss) {
-            let more = finding.count.saturating_sub(finding.within_life);
+            let more = finding.count.saturating_sub(finding.within_epoch);
             if finding.guarantee != DURABILITY.name && is_promised(&finding.guarantee) && more > 0 {
                 finding.count -= more;
                 lost.push(Finding { count: more, guarantee: DURABILITY.name.to_owned(), ..finding.clone() });
@@ -248,12 +248,12 @@ impl Audit {
     /// power. So a loss breaks a promise only if what the server keeps survives all of that, and if it serves the same data.
     pub fn across_restart(&mut self, restart: Restart, without: &[impl AsRef<str>]) {
         for finding in &mut self.findings {
-            finding.within_life = 0;
+            finding.within_epoch = 0;
         }
         for told_by_crashes in [HOLES, OLDEST_LOST] {
             self.evidence.remove(told_by_crashes);
         }
-        self.across_crash(without);
+        self.across_epochs(without);
         match restart {
             Restart { keeps: EffectiveDurability::Unknown | EffectiveDurability::None, .. } => {
                 self.excuse(DURABILITY);
@@ -277,7 +277,7 @@ impl Audit {
     /// The same where another server answered once the first had been ended, as was asked for: it need not have all that
     /// was acknowledged, whatever level of durability the first one had.
     pub fn across_failover(&mut self, keeps: EffectiveDurability, without: &[impl AsRef<str>]) {
-        self.across_crash(without);
+        self.across_epochs(without);
         match keeps {
             EffectiveDurability::Unknown | EffectiveDurability::None => self.excuse(DURABILITY),
             EffectiveDurability::Process | EffectiveDurability::Disk => self.doubt(
@@ -385,21 +385,21 @@ mod tests {
                 Finding::new("lost", lost, "records", DURABILITY),
                 Finding::new("missing", 9, "reads", INTEGRITY).or_loss_with("lost"),
             ];
-            audit.across_crash(&[] as &[&str]);
+            audit.across_epochs(&[] as &[&str]);
             let missing = audit.findings.iter().rfind(|finding| finding.name == "missing").unwrap();
             assert_eq!(missing.guarantee == DURABILITY.name, is_durability, "{lost} {reason:?}");
         }
     }
 
-    /// After a crash, what a loss explains is durability's: but not what was seen within one life of the server, nor
+    /// After a crash, what a loss explains is durability's: but not what was seen within one epoch of the server, nor
     /// what the cell does without, nor what no loss explains.
     #[test]
     fn a_crash_is_no_proof_against_a_lock() {
-        let audit = |oversold, within_life, torn| {
+        let audit = |oversold, within_epoch, torn| {
             let mut audit = Audit::unknown("made up");
             audit.verdict = Verdict::Broken;
             audit.findings = vec![
-                Finding::new("oversold", oversold, "units", LOCK).or_loss().within_life(within_life),
+                Finding::new("oversold", oversold, "units", LOCK).or_loss().within_epoch(within_epoch),
                 Finding::new("surplus", 7, "units", LOCK).or_loss(),
                 Finding::new("torn", torn, "units", INTEGRITY),
                 Finding::new("lost", 4, "records", DURABILITY).or_loss(),
@@ -412,18 +412,18 @@ mod tests {
             found.map(|finding| finding.count).sum()
         };
         let mut crossed = audit(10, 3, 1);
-        crossed.across_crash(none);
+        crossed.across_epochs(none);
         assert_eq!(
             (of(&crossed, LOCK), of(&crossed, INTEGRITY), of(&crossed, DURABILITY)),
             (3, 1, 7 + 7 + 4)
         );
-        assert!(crossed.breaks_promise(&[DURABILITY.name]), "what one life proves stays proved");
+        assert!(crossed.breaks_promise(&[DURABILITY.name]), "what one epoch proves stays proved");
         let mut crossed = audit(10, 0, 0);
-        crossed.across_crash(none);
+        crossed.across_epochs(none);
         assert!(crossed.breaks_promise(none) && !crossed.breaks_promise(&[DURABILITY.name]));
         // without a lock it was to be expected, and proves no loss
         let mut crossed = audit(10, 0, 0);
-        crossed.across_crash(&[LOCK.name]);
+        crossed.across_epochs(&[LOCK.name]);
         assert_eq!((of(&crossed, LOCK), of(&crossed, DURABILITY)), (17, 4));
     }
 
@@ -444,7 +444,7 @@ mod tests {
             let mut audit = Audit::unknown("made up");
             audit.verdict = Verdict::Broken;
             audit.findings = vec![
-                Finding::new("oversold", 10, "units", LOCK).or_loss().within_life(7),
+                Finding::new("oversold", 10, "units", LOCK).or_loss().within_epoch(7),
                 Finding::new("deficit", 3, "units", DURABILITY).or_loss(),
             ];
             audit.evidence.insert(OLDEST_LOST.to_owned(), 5);
@@ -461,7 +461,7 @@ mod tests {
             // and what was to be expected without a lock stays the lock's
             let mut unlocked = Audit::unknown("made up");
             unlocked.verdict = Verdict::Broken;
-            unlocked.findings = vec![Finding::new("oversold", 10, "units", LOCK).or_loss().within_life(7)];
+            unlocked.findings = vec![Finding::new("oversold", 10, "units", LOCK).or_loss().within_epoch(7)];
             unlocked.across_restart(Restart { keeps, is_same, suspected: Option::None }, &[LOCK.name]);
             assert!(unlocked.verdict == Verdict::Broken && !unlocked.breaks_promise(&[LOCK.name]));
         }
@@ -473,8 +473,8 @@ mod tests {
     fn a_failover_that_was_asked_for_is_no_proof_against_a_level() {
         use EffectiveDurability::{Disk, None, Process, Unknown};
         let none: &[&str] = &[];
-        let audit = |within_life| {
-            let finding = Finding::new("oversold", 10, "units", LOCK).or_loss().within_life(within_life);
+        let audit = |within_epoch| {
+            let finding = Finding::new("oversold", 10, "units", LOCK).or_loss().within_epoch(within_epoch);
             Audit::of(vec![finding, Finding::new("lost", 3, "records", DURABILITY)], Option::None, [])
         };
         for (keeps, verdict) in [

@@ -131,7 +131,7 @@ fn is_as_long_as_asked(case: &FuzzCase, trial: &TrialDone) -> bool {
 /// Whether a lock that promises something is still accused once the kills are taken into account.
 fn accuses_lock(audit: &Audit, without: &[&str]) -> bool {
     let mut crossed = audit.clone();
-    crossed.across_crash(without);
+    crossed.across_epochs(without);
     let is_locks = |finding: &Finding| finding.count > 0 && finding.guarantee == LOCK.name;
     !without.contains(&LOCK.name) && crossed.findings.iter().any(is_locks)
 }

@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(judge::judge(&killed, &done), None);
         let audit = &mut done.trials[0].driven.audited.audit;
         audit.verdict = Verdict::Broken;
-        for (within_life, wrong) in [(0, None), (1, Some(Kind::Accused))] {
-            let oversold = Finding::new("oversold", 1, "units", LOCK).or_loss().within_life(within_life);
+        for (within_epoch, wrong) in [(0, None), (1, Some(Kind::Accused))] {
+            let oversold = Finding::new("oversold", 1, "units", LOCK).or_loss().within_epoch(within_epoch);
             done.trials[0].driven.audited.audit.findings = vec![oversold];
             assert_eq!(judge::judge(&killed, &done).map(|wrong| wrong.kind), wrong);
         }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use acidtest_workloads::{Attempt, Crash, Fault, WorkloadTrial};
+use acidtest_workloads::{Attempt, Boundary, Fault, WorkloadTrial};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tokio::time::{Instant, sleep};
@@ -165,7 +165,11 @@ impl World {
             presence.left += u64::from(presence.is_there);
             presence.is_there = !presence.is_there;
             // before anybody can see it
-            self.note_crash(if presence.is_there { &[Crash::IsOver] } else { &[Crash::Nears, Crash::Comes] });
+            self.note_boundary(if presence.is_there {
+                &[Boundary::After]
+            } else {
+                &[Boundary::Before, Boundary::During]
+            });
             let range = if presence.is_there { THERE } else { AWAY };
             until += Duration::from_millis(presence.rng.random_range(range));
         }
@@ -178,13 +182,13 @@ impl World {
         locked(&self.told).0 = trial;
     }
 
-    fn note_crash(&self, stages: &[Crash]) {
+    fn note_boundary(&self, stages: &[Boundary]) {
         if self.faults.unasked {
             return;
         }
         if let Some(trial) = &locked(&self.told).0 {
             for stage in stages {
-                trial.ledger().note_crash(*stage);
+                trial.ledger().note_boundary(*stage);
             }
         }
     }

@@ -164,7 +164,7 @@ impl FindingCounts {
         let findings = vec![
             Finding::new("oversold", self.oversold, "units", LOCK)
                 .or_loss()
-                .within_life(self.oversold_at_first),
+                .within_epoch(self.oversold_at_first),
             Finding::new("surplus", self.surplus, "units", LOCK).or_loss(),
             Finding::new("deficit", self.deficit, "units", LOCK).or_loss(),
             Finding::new("negative", self.negative, "tuples", LOCK).or_loss(),

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::{Stock, Withdrawal};
 use crate::{
-    lives::{Crash, Life, Lives},
+    epochs::{Boundary, Epoch, Epochs},
     trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
 
@@ -49,7 +49,7 @@ struct Account {
 pub struct Ledger {
     /// Whether it is the ledger of all clients.
     is_whole: bool,
-    lives: Lives,
+    epochs: Epochs,
     before_crash: Mutex<BeforeCrash>,
     initial: Vec<i64>,
     accounts: Vec<Account>,
@@ -110,7 +110,7 @@ impl Ledger {
     pub(crate) fn of(part: Part, stock: &Stock) -> Self {
         Self {
             is_whole: part.is_whole(),
-            lives: Lives::default(),
+            epochs: Epochs::default(),
             before_crash: Mutex::default(),
             initial: stock.items.iter().map(|item| item.initial.into()).collect(),
             accounts: stock.items.iter().map(|_| Account::default()).collect(),
@@ -148,7 +148,7 @@ impl Ledger {
         if beyond > 0 && self.is_whole {
             account.oversold.fetch_max(beyond, Relaxed);
             // what was added up until now was so before that
-            if self.lives.now() == Life::FIRST {
+            if self.epochs.now() == Epoch::FIRST {
                 account.oversold_at_first.fetch_max(beyond, Relaxed);
             }
         }
@@ -239,10 +239,10 @@ impl TrialLedger for Ledger {
         })
     }
 
-    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+    fn merge(&self, written: &RawValue, knows_boundaries: bool) -> Result<(), String> {
         let written: Written = read_ledger(written)?;
         let Written { taken_before_crash, accounts, captured_unknown, torn, unacknowledged } = &written;
-        let taken = taken_before_crash.as_ref().filter(|_| knows_crashes);
+        let taken = taken_before_crash.as_ref().filter(|_| knows_boundaries);
         let lengths = (accounts.len(), captured_unknown.len(), taken.map_or(accounts.len(), Vec::len));
         if lengths != (self.accounts.len(), self.captured_unknown.len(), self.accounts.len()) {
             return Err("it is of another stock".to_owned());
@@ -272,16 +272,16 @@ impl TrialLedger for Ledger {
 
     /// Notes what happens to the server. Units that were captured by one moment, less those whose release had begun by
     /// a later one, are no more than the units that were really taken by then.
-    fn note_crash(&self, crash: Crash) {
-        if self.lives.now() == Life::FIRST {
+    fn note_boundary(&self, boundary: Boundary) {
+        if self.epochs.now() == Epoch::FIRST {
             let mut before = self.before_crash();
-            match (crash, &mut *before) {
-                (Crash::Nears, _) => {
+            match (boundary, &mut *before) {
+                (Boundary::Before, _) => {
                     let captured =
                         |account: &Account| account.undone.load(SeqCst) + account.captured.load(SeqCst);
                     *before = BeforeCrash::Captured(self.accounts.iter().map(captured).collect());
                 }
-                (Crash::Comes, BeforeCrash::Captured(captured)) => {
+                (Boundary::During, BeforeCrash::Captured(captured)) => {
                     for (units, account) in captured.iter_mut().zip(&self.accounts) {
                         *units -= account.invoked.load(SeqCst);
                     }
@@ -290,7 +290,7 @@ impl TrialLedger for Ledger {
                 _ => {}
             }
         }
-        self.lives.note(crash);
+        self.epochs.note(boundary);
     }
 }
 
@@ -371,15 +371,15 @@ mod tests {
             let stock = Stock::draw(&Parameters { items: 3, skus: 1, ..Parameters::default() }, 1);
             let (one, judge) = (Ledger::new(&stock), Ledger::new(&stock));
             let apart: Vec<Ledger> = Part::deal(4, 2, 2).iter().map(|part| Ledger::of(*part, &stock)).collect();
-            let tell = |crash| apart.iter().chain([&one]).for_each(|ledger| ledger.note_crash(crash));
+            let tell = |boundary| apart.iter().chain([&one]).for_each(|ledger| ledger.note_boundary(boundary));
             let comes = nears.max(comes).min(events.len());
             let (mut taken, mut most) = ([0; 3], [0; 3]);
             for (step, (process, item, units, event)) in events.into_iter().enumerate() {
                 if step == nears {
-                    tell(Crash::Nears);
+                    tell(Boundary::Before);
                 }
                 if step == comes {
-                    tell(Crash::Comes);
+                    tell(Boundary::During);
                 }
                 let (group, key) = (stock.group_of[item as usize], stock.items[item as usize].key());
                 let (sku, condition, source, warehouse) = key;
@@ -401,9 +401,9 @@ mod tests {
                 }
             }
             // a crash after the last event
-            if nears >= comes && one.lives.now() == Life::FIRST {
-                tell(Crash::Nears);
-                tell(Crash::Comes);
+            if nears >= comes && one.epochs.now() == Epoch::FIRST {
+                tell(Boundary::Before);
+                tell(Boundary::During);
             }
             for (ledger, knows) in apart.iter().zip(knows) {
                 judge.merge(&ledger.written().unwrap(), knows).unwrap();

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Connector, JoinAnswer, Operations, TableOrder};
 use crate::{
-    lives::{Crash, Damage, Life, Lives},
+    epochs::{Boundary, Damage, Epoch, Epochs},
     shared_count::SharedCount,
     trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
@@ -26,7 +26,7 @@ pub struct Scenario {
 struct JoinCounts {
     acknowledged: SharedCount,
     wrong: Damage,
-    lives: Lives,
+    epochs: Epochs,
 }
 
 impl Scenario {
@@ -44,7 +44,7 @@ impl Scenario {
 
     /// How many of those returned other rows before the server was ended for the first time.
     pub(crate) fn wrong_at_first(&self) -> u64 {
-        self.found.wrong.within_life()
+        self.found.wrong.within_epoch()
     }
 }
 
@@ -53,15 +53,15 @@ impl TrialLedger for Scenario {
         written_ledger(&(self.found.acknowledged.sum(), self.found.wrong.counts()))
     }
 
-    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+    fn merge(&self, written: &RawValue, knows_boundaries: bool) -> Result<(), String> {
         let (acknowledged, wrong) = read_ledger(written)?;
         self.found.acknowledged.add(acknowledged);
-        self.found.wrong.merge(wrong, knows_crashes);
+        self.found.wrong.merge(wrong, knows_boundaries);
         Ok(())
     }
 
-    fn note_crash(&self, crash: Crash) {
-        self.found.lives.note(crash);
+    fn note_boundary(&self, boundary: Boundary) {
+        self.found.epochs.note(boundary);
     }
 }
 
@@ -104,8 +104,8 @@ impl<C: Connector> Client for JoinClient<C> {
             let Scenario { expected, found } = &self.scenario;
             found.acknowledged.add_one(self.index);
             if !self.joined.is(expected) {
-                // rows were loaded in the first life, and a crash may have lost them since
-                found.wrong.add(found.lives.now() == Life::FIRST);
+                // rows were loaded in the first epoch, and a crash may have lost them since
+                found.wrong.add(found.epochs.now() == Epoch::FIRST);
             }
         }
     }

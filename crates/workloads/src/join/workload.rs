@@ -160,7 +160,7 @@ impl WorkloadTrial for JoinTrial {
         };
         let finding = Finding::new("wrong", wrong, "joins", INTEGRITY)
             .or_loss()
-            .within_life(self.scenario.wrong_at_first());
+            .within_epoch(self.scenario.wrong_at_first());
         let audit = Audit::of(vec![finding], doubt, [("acknowledged_joins", acknowledged)]);
         // rows that differ from the loaded ones may be wrong for the next trial too
         let reusable = (audit.verdict == Verdict::Holds).then(ReusableData::default);

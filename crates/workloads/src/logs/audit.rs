@@ -169,9 +169,9 @@ mod tests {
         /// What other processes have sent is held against what is stored as if this one had sent it.
         #[test]
         fn ledgers_of_processes_add_up(fates in proptest::collection::vec(0_usize..FATES.len(), 2..40)) {
-            let epoch = Instant::now();
-            let (alone, parts) = (Ledger::new(2, epoch), [0, 1].map(|_| Ledger::new(2, epoch)));
-            let judge = Ledger::new(2, epoch);
+            let origin = Instant::now();
+            let (alone, parts) = (Ledger::new(2, origin), [0, 1].map(|_| Ledger::new(2, origin)));
+            let judge = Ledger::new(2, origin);
             let send = |ledger: &Ledger, id: Id, fate: usize| {
                 if let (Some(ending), ..) = FATES[fate] {
                     ledger.sending(std::iter::once(id));

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::{Id, StoredEntry};
 use crate::{
-    Crash,
+    Boundary,
     pieces::Pieces,
     trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
@@ -63,7 +63,7 @@ pub struct Ledger {
     prefix: String,
     /// Whether what is refused is proved not to have been taken.
     refusals_prove: bool,
-    epoch: Instant,
+    origin: Instant,
     entries: Pieces<AtomicU8>,
     /// The number behind the highest that any client has given to an entry.
     end: AtomicU64,
@@ -71,7 +71,7 @@ pub struct Ledger {
     /// Clients that are there, and the most that have been there at once.
     here: AtomicU64,
     most: AtomicU64,
-    /// When the first entry was sent and the last was acknowledged, in nanoseconds since the epoch.
+    /// When the first entry was sent and the last was acknowledged, in nanoseconds since the origin.
     first: AtomicU64,
     last: AtomicU64,
     /// What was found in the store.
@@ -115,14 +115,14 @@ pub(super) struct Totals {
 }
 
 impl Ledger {
-    /// An empty ledger for this many clients; times count from `epoch`.
+    /// An empty ledger for this many clients; times count from `origin`.
     #[must_use]
-    pub fn new(clients: u32, epoch: Instant) -> Self {
+    pub fn new(clients: u32, origin: Instant) -> Self {
         Self {
             clients: u64::from(clients.max(1)),
             prefix: String::new(),
             refusals_prove: true,
-            epoch,
+            origin,
             entries: Pieces::new(),
             end: AtomicU64::new(0),
             endings: Default::default(),
@@ -162,7 +162,7 @@ impl Ledger {
     }
 
     fn passed(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Notes that a client has come.
@@ -217,7 +217,7 @@ impl Ledger {
     /// How long before this moment the first entry was sent, and the last one acknowledged; none if there was none.
     pub(super) fn since(&self, moment: Instant) -> Option<(Duration, Duration)> {
         let (first, last) = (self.first.load(Relaxed), self.last.load(Relaxed));
-        let passed = moment.saturating_duration_since(self.epoch);
+        let passed = moment.saturating_duration_since(self.origin);
         let before = |noted: u64| passed.saturating_sub(Duration::from_nanos(noted));
         (first <= last).then(|| (before(first), before(last)))
     }
@@ -308,6 +308,6 @@ impl TrialLedger for Ledger {
         Ok(())
     }
 
-    /// Whatever is lost is durability's: nothing has to be told apart by the server's lives.
-    fn note_crash(&self, _: Crash) {}
+    /// Whatever is lost is durability's: nothing has to be told apart by the server's epochs.
+    fn note_boundary(&self, _: Boundary) {}
 }

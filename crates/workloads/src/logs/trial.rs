@@ -71,7 +71,7 @@ impl LogsTrial {
             Some(_) => format!("{}-c", setup.mark),
             None => String::new(),
         };
-        let mut ledger = Ledger::new(setup.clients, setup.epoch).with_prefix(prefix);
+        let mut ledger = Ledger::new(setup.clients, setup.origin).with_prefix(prefix);
         if parameters.gateway.is_some() || parameters.broker().is_some() {
             ledger = ledger.with_doubtful_refusals();
         }

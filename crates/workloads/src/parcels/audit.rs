@@ -228,11 +228,11 @@ pub(super) fn audit(ledger: &Ledger, state: Result<Final, StoreError>, leaves: b
         }
         Err(error) => doubt = Some(error.to_string()),
     }
-    let [early, early_within_life] = proved.early;
+    let [early, early_within_epoch] = proved.early;
     // what is gone and has another scan in its place may have been lost before that came
     let gone = if found.lost == 0 && found.overwritten > 0 { "overwritten" } else { "lost" };
-    let seen = |name: &str, [count, within_life]: [u64; 2], guarantee| {
-        Finding::new(name, count, "reads", guarantee).within_life(within_life)
+    let seen = |name: &str, [count, within_epoch]: [u64; 2], guarantee| {
+        Finding::new(name, count, "reads", guarantee).within_epoch(within_epoch)
     };
     let findings = vec![
         Finding::new("lost", found.lost, "scans", DURABILITY),
@@ -246,7 +246,7 @@ pub(super) fn audit(ledger: &Ledger, state: Result<Final, StoreError>, leaves: b
         Finding::new("mismatched", found.mismatched, "scans", INTEGRITY),
         Finding::new("duplicate_ids", found.duplicate_ids, "ids", INTEGRITY),
         Finding::new("wrongly_refused", found.wrongly_refused.max(early), "scans", INTEGRITY)
-            .within_life(early_within_life)
+            .within_epoch(early_within_epoch)
             .or_loss(),
         seen("missing", proved.missing, INTEGRITY).or_loss_with(gone),
         seen("misread", proved.misread, INTEGRITY).or_loss_with(gone),

@@ -209,7 +209,7 @@ impl<C: Connector> ParcelsClient<C> {
     /// Checks the scans of a parcel that were read, after the clock has stopped.
     fn look_at_parcel(&self, parcel: &Parcel, taken: u8) {
         let Scenario { ledger, ids, .. } = &self.scenario;
-        let is_first_life = ledger.is_first_life();
+        let is_first_epoch = ledger.is_first_epoch();
         let mut numbers = [None; 16];
         let mut counts = 0;
         for stored in self.found.each() {
@@ -222,7 +222,7 @@ impl<C: Connector> ParcelsClient<C> {
                 is_whole && ledger.may_be(number, id, count, *ids)
             });
             if !is_right || is_again {
-                ledger.misread(is_first_life);
+                ledger.misread(is_first_epoch);
                 continue;
             }
             if let Some(free) = numbers.iter_mut().find(|number| number.is_none()) {
@@ -231,7 +231,7 @@ impl<C: Connector> ParcelsClient<C> {
             counts |= count_bit(stored.count.unwrap_or_default());
         }
         if counts & taken != taken {
-            ledger.missing(is_first_life);
+            ledger.missing(is_first_epoch);
         }
     }
 
@@ -239,15 +239,15 @@ impl<C: Connector> ParcelsClient<C> {
     fn look_at_scan(&self, expected: Option<&StoredScan>) {
         let ledger = &self.scenario.ledger;
         let Some(expected) = expected else { return };
-        let is_first_life = ledger.is_first_life();
+        let is_first_epoch = ledger.is_first_epoch();
         match self.found.each() {
-            [] => ledger.missing(is_first_life),
+            [] => ledger.missing(is_first_epoch),
             [found] if found == expected => {}
             // where ids are made of parcel and count, both scans were given these
             [found] if self.scenario.ids == Ids::Made && self.is_in_its_place(found, expected) => {
-                ledger.replaced(is_first_life);
+                ledger.replaced(is_first_epoch);
             }
-            _ => ledger.misread(is_first_life),
+            _ => ledger.misread(is_first_epoch),
         }
     }
 
@@ -321,7 +321,7 @@ impl<C: Connector> Client for ParcelsClient<C> {
                 self.look_at_scan(expected.as_ref());
             }
             // there is none of this id
-            (Operation::ById(_, Some(_)), Outcome::Refused) => ledger.missing(ledger.is_first_life()),
+            (Operation::ById(_, Some(_)), Outcome::Refused) => ledger.missing(ledger.is_first_epoch()),
             // its statement may still run
             (_, Outcome::Unknown) => ledger.doubtful(),
             (_, Outcome::Refused | Outcome::Conflict | Outcome::Failed) => {}

@@ -14,7 +14,7 @@ use super::{
     stream::{Ids, Loading, Stream},
 };
 use crate::{
-    lives::{Crash, Damage, Life, Lives},
+    epochs::{Boundary, Damage, Epoch, Epochs},
     moments::Moments,
     pieces::Pieces,
     shared_count::SharedCount,
@@ -88,7 +88,7 @@ pub(super) struct Ledger {
     part: Part,
     /// Whether scans are sent in the order in which they are drawn.
     in_order: bool,
-    lives: Lives,
+    epochs: Epochs,
     moments: Moments,
     regular: Dealt,
     eighths: Dealt,
@@ -182,7 +182,7 @@ pub(super) struct ProvedCounts {
     pub(super) acknowledged: u64,
     /// Unanswered operations of every kind.
     pub(super) unknown: u64,
-    /// Each with what was seen of it within one life of the server.
+    /// Each with what was seen of it within one epoch of the server.
     pub(super) missing: [u64; 2],
     pub(super) misread: [u64; 2],
     pub(super) replaced: [u64; 2],
@@ -197,7 +197,7 @@ impl Ledger {
             loading,
             part,
             in_order,
-            lives: Lives::default(),
+            epochs: Epochs::default(),
             moments: Moments::default(),
             regular: Dealt::new(part),
             eighths: Dealt::new(part),
@@ -316,18 +316,18 @@ impl Ledger {
     }
 
     /// Counts reads that did not find what must be there.
-    pub(super) fn missing(&self, is_within_life: bool) {
-        self.counts.missing.add(is_within_life);
+    pub(super) fn missing(&self, is_within_epoch: bool) {
+        self.counts.missing.add(is_within_epoch);
     }
 
     /// Counts reads that found what is not so.
-    pub(super) fn misread(&self, is_within_life: bool) {
-        self.counts.misread.add(is_within_life);
+    pub(super) fn misread(&self, is_within_epoch: bool) {
+        self.counts.misread.add(is_within_epoch);
     }
 
     /// Counts reads that found another scan in the place of the one that was acknowledged with its id and count.
-    pub(super) fn replaced(&self, is_within_life: bool) {
-        self.counts.replaced.add(is_within_life);
+    pub(super) fn replaced(&self, is_within_epoch: bool) {
+        self.counts.replaced.add(is_within_epoch);
     }
 
     /// Notes that a scan was refused. That was too early if its parcel could not have seven others yet: fewer of them have
@@ -345,7 +345,7 @@ impl Ledger {
         let regular = self.stream().of_parcel(scan.parcel()).map(ScanNumber::Regular);
         let others = regular.chain([ScanNumber::Eighth(scan.parcel())]).filter(may_be_there).count();
         if others < usize::from(MOST) {
-            self.counts.early.add(self.is_first_life());
+            self.counts.early.add(self.is_first_epoch());
         }
     }
 
@@ -366,10 +366,10 @@ impl Ledger {
         }
     }
 
-    /// Whether all that was acknowledged until now was so within one life of the server, which goes on: it is the
+    /// Whether all that was acknowledged until now was so within one epoch of the server, which goes on: it is the
     /// first one.
-    pub(super) fn is_first_life(&self) -> bool {
-        Life::FIRST.lasts(self.lives.now())
+    pub(super) fn is_first_epoch(&self) -> bool {
+        Epoch::FIRST.lasts(self.epochs.now())
     }
 
     /// How long before the next crash the oldest of these scans was inserted, at most; none if that is not known, as of
@@ -410,7 +410,7 @@ impl TrialLedger for Ledger {
         })
     }
 
-    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+    fn merge(&self, written: &RawValue, knows_boundaries: bool) -> Result<(), String> {
         let written: Written = read_ledger(written)?;
         let most = 1 << 40;
         if written.regular.iter().chain(&written.eighths).any(|(index, _)| *index >= most) {
@@ -422,7 +422,7 @@ impl TrialLedger for Ledger {
         acknowledged.add(written.acknowledged);
         unknown.fetch_add(written.unknown, Relaxed);
         for (damage, more) in [missing, misread, replaced, early].into_iter().zip(written.damage) {
-            damage.merge(more, knows_crashes);
+            damage.merge(more, knows_boundaries);
         }
         Ok(())
     }
@@ -432,9 +432,9 @@ impl TrialLedger for Ledger {
         self.moments.note(Instant::now(), self.regular.drawn.load(SeqCst));
     }
 
-    fn note_crash(&self, crash: Crash) {
-        self.moments.note_crash(Instant::now(), crash, self.regular.drawn.load(SeqCst));
-        self.lives.note(crash);
+    fn note_boundary(&self, boundary: Boundary) {
+        self.moments.note_boundary(Instant::now(), boundary, self.regular.drawn.load(SeqCst));
+        self.epochs.note(boundary);
     }
 }
 

@@ -42,7 +42,7 @@
 //! - The value of `LOAD_DATE` is not looked at, but for its being there: the store's clock is its own.
 //! - A read of a parcel must find each count that was acknowledged before it was sent, and not each scan: where two scans
 //!   were given one count, `repeated` or `overwritten` says so.
-//! - After a crash, what a read within a later life of the server has missed is ascribed to the loss, if there is one.
+//! - After a crash, what a read within a later epoch of the server has missed is ascribed to the loss, if there is one.
 
 mod audit;
 mod batch;

@@ -51,7 +51,7 @@ pub(super) fn audit_with_dropped(ledger: &Ledger, dropped: &str) -> Audit {
 
 fn judge(ledger: &Ledger, doubt: impl FnOnce(&Totals, &MessageCounts) -> Option<String>) -> Audit {
     let totals = ledger.totals();
-    let [duplicated, reordered] = ledger.within_life();
+    let [duplicated, reordered] = ledger.within_epoch();
     let mut left = MessageCounts::default();
     for entry in ledger.entries() {
         left.lost += u64::from(entry.is_lost());
@@ -69,10 +69,10 @@ fn judge(ledger: &Ledger, doubt: impl FnOnce(&Totals, &MessageCounts) -> Option<
         Finding::new(LOST, lost, "messages", DELIVERY).or_loss(),
         Finding::new("duplicated", totals.duplicated, "deliveries", INTEGRITY)
             .or_loss()
-            .within_life(duplicated),
+            .within_epoch(duplicated),
         Finding::new("phantom", totals.foreign + left.phantom, "messages", INTEGRITY),
         Finding::new("torn", totals.torn, "messages", ATOMICITY),
-        Finding::new("reordered", totals.reordered, "deliveries", ORDER).or_loss().within_life(reordered),
+        Finding::new("reordered", totals.reordered, "deliveries", ORDER).or_loss().within_epoch(reordered),
     ];
     let evidence = [
         ("acknowledged_publishes", totals.published),
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Crash, Verdict,
+        Boundary, Verdict,
         queue::{
             AckAnswer,
             message::{Id, LOADED},
@@ -330,9 +330,10 @@ mod tests {
             };
             (0..3).for_each(|producer| ledger.connecting(Id { producer, sequence: 0 }));
             let early = publish(before, "before");
-            let crashes = if is_over { &[Crash::Nears, Crash::Comes, Crash::IsOver][..] } else { &[] };
-            for crash in crashes {
-                ledger.note_crash(*crash);
+            let boundaries =
+                if is_over { &[Boundary::Before, Boundary::During, Boundary::After][..] } else { &[] };
+            for boundary in boundaries {
+                ledger.note_boundary(*boundary);
             }
             for producer in 0..3 {
                 let sent = before.iter().filter(|(each, _)| *each == producer).count();

@@ -17,7 +17,7 @@ use super::{
     order::ArrivalOrder,
 };
 use crate::{
-    Crash,
+    Boundary,
     trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
 
@@ -42,7 +42,7 @@ pub struct Scenario {
     /// The ledger of published and consumed messages.
     pub ledger: Arc<Ledger>,
     /// The moment from which the messages' time stamps count.
-    epoch: Instant,
+    origin: Instant,
     limits: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
@@ -54,13 +54,13 @@ impl Scenario {
     }
 
     /// The same, with time stamps that count from this moment.
-    pub(crate) fn since(epoch: Instant, ledger: Arc<Ledger>) -> Self {
-        Self { ledger, epoch, limits: Arc::default() }
+    pub(crate) fn since(origin: Instant, ledger: Arc<Ledger>) -> Self {
+        Self { ledger, origin, limits: Arc::default() }
     }
 
     /// Nanoseconds since the scenario was made, for the time stamps of messages.
     pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// The reasons for which the store limited its producers, in its words, and how often it gave each.
@@ -87,9 +87,9 @@ impl TrialLedger for Scenario {
         written_ledger(&(self.ledger.written(), self.limits()))
     }
 
-    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+    fn merge(&self, written: &RawValue, knows_boundaries: bool) -> Result<(), String> {
         let (ledger, limits): (_, BTreeMap<String, u64>) = read_ledger(written)?;
-        self.ledger.merge(&ledger, knows_crashes)?;
+        self.ledger.merge(&ledger, knows_boundaries)?;
         for (by, times) in limits {
             self.limited_times(by, times);
         }
@@ -100,8 +100,8 @@ impl TrialLedger for Scenario {
         self.ledger.note_moment();
     }
 
-    fn note_crash(&self, crash: Crash) {
-        self.ledger.note_crash(crash);
+    fn note_boundary(&self, boundary: Boundary) {
+        self.ledger.note_boundary(boundary);
     }
 }
 

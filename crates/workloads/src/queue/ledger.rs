@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     MessageCounts,
-    lives::{Crash, Damage, Life, Lives},
+    epochs::{Boundary, Damage, Epoch, Epochs},
     moments::Moments,
     pieces::Pieces,
 };
@@ -58,7 +58,7 @@ const FRESH: u8 = 0b10_0000;
 /// It was counted as duplicated on delivery, and must not be counted again when that delivery is acknowledged.
 const COUNTED: u8 = 0b100_0000;
 
-/// It was delivered in a later life of the server than the first.
+/// It was delivered in a later epoch of the server than the first.
 const LATER: u8 = 0b1000_0000;
 
 /// How many times a queue may hand out each message on average. Messages held by a lost consumer come again; a
@@ -119,7 +119,7 @@ impl Entry {
         self.is_lost() && self.was_delivered()
     }
 
-    /// Whether it was lost in a later life of the server than the first: it was delivered in one.
+    /// Whether it was lost in a later epoch of the server than the first: it was delivered in one.
     fn was_lost_later(self) -> bool {
         self.is_lost() && self.has(LATER)
     }
@@ -150,10 +150,10 @@ fn change(byte: &AtomicU8, to: impl Fn(Entry) -> u8) -> Entry {
 pub struct Ledger {
     /// The clients that it is of.
     part: Part,
-    lives: Lives,
+    epochs: Epochs,
     moments: Moments,
-    /// The first number that no producer had given to a message when the server's present life began.
-    first_of_life: AtomicU64,
+    /// The first number that no producer had given to a message when the server's present epoch began.
+    first_of_epoch: AtomicU64,
     producers: u64,
     loaded: Vec<AtomicU8>,
     sent: Pieces<AtomicU8>,
@@ -253,9 +253,9 @@ impl Ledger {
     pub(crate) fn of(part: Part, producers: u32, backlog: u64) -> Self {
         Self {
             part,
-            lives: Lives::default(),
+            epochs: Epochs::default(),
             moments: Moments::default(),
-            first_of_life: AtomicU64::new(0),
+            first_of_epoch: AtomicU64::new(0),
             reached: AtomicU64::new(0),
             elsewhere: Default::default(),
             acknowledging: AtomicU64::new(0),
@@ -272,15 +272,15 @@ impl Ledger {
     }
 
     /// Notes what happens to the server.
-    pub(crate) fn note_crash(&self, crash: Crash) {
-        self.moments.note_crash(Instant::now(), crash, self.counts.rounds.load(SeqCst));
-        if crash == Crash::Comes {
+    pub(crate) fn note_boundary(&self, boundary: Boundary) {
+        self.moments.note_boundary(Instant::now(), boundary, self.counts.rounds.load(SeqCst));
+        if boundary == Boundary::During {
             self.before_crash.get_or_init(|| self.connections().0);
         }
-        if crash == Crash::IsOver {
-            self.first_of_life.store(self.counts.rounds.load(SeqCst), SeqCst);
+        if boundary == Boundary::After {
+            self.first_of_epoch.store(self.counts.rounds.load(SeqCst), SeqCst);
         }
-        self.lives.note(crash);
+        self.epochs.note(boundary);
     }
 
     /// Notes how many messages any single producer has sent by now.
@@ -303,15 +303,15 @@ impl Ledger {
         self.moments.oldest((0..self.counts.rounds.load(Relaxed)).filter(is_lost))
     }
 
-    /// Whether the message was sent in the life of the server that there is now, so that all that is known of it has
+    /// Whether the message was sent in the epoch of the server that there is now, so that all that is known of it has
     /// happened in it.
-    fn is_of_this_life(&self, id: Id) -> bool {
-        let life = self.lives.now();
+    fn is_of_this_epoch(&self, id: Id) -> bool {
+        let epoch = self.epochs.now();
         let was_sent_since = || {
             let is_own = id.producer != LOADED && self.part.has(id.producer as usize);
-            is_own && id.sequence >= self.first_of_life.load(SeqCst)
+            is_own && id.sequence >= self.first_of_epoch.load(SeqCst)
         };
-        life == Life::FIRST || life.lasts(life) && was_sent_since()
+        epoch == Epoch::FIRST || epoch.lasts(epoch) && was_sent_since()
     }
 
     /// Messages of the backlog, which are loaded before the trial.
@@ -371,8 +371,8 @@ impl Ledger {
             return false;
         };
         let fresh = flagged == Some(false);
-        let life = self.lives.now();
-        let later = if life > Life::FIRST && life.lasts(life) { LATER } else { 0 };
+        let epoch = self.epochs.now();
+        let later = if epoch > Epoch::FIRST && epoch.lasts(epoch) { LATER } else { 0 };
         let before = change(byte, |Entry(entry)| {
             let delivered = entry | later | DELIVERED;
             match (fresh, Entry(entry).has(FRESH)) {
@@ -385,7 +385,7 @@ impl Ledger {
         if first {
             self.counts.delivered.fetch_add(1, Relaxed);
         } else if fresh && before.has(FRESH) {
-            self.counts.duplicated.add(self.is_of_this_life(id));
+            self.counts.duplicated.add(self.is_of_this_epoch(id));
         } else {
             self.counts.redelivered.fetch_add(1, Relaxed);
         }
@@ -435,7 +435,7 @@ impl Ledger {
         });
         self.count_consumed(before);
         if before.is_settled() && !before.has(COUNTED) {
-            self.counts.duplicated.add(self.is_of_this_life(id));
+            self.counts.duplicated.add(self.is_of_this_epoch(id));
         }
     }
 
@@ -458,9 +458,9 @@ impl Ledger {
             return;
         }
         if flagged.is_some() {
-            counts.reordered.add(self.is_of_this_life(id));
+            counts.reordered.add(self.is_of_this_epoch(id));
         } else if !self.consumer_done.load(Relaxed) {
-            counts.reordered_unflagged.add(self.is_of_this_life(id));
+            counts.reordered_unflagged.add(self.is_of_this_epoch(id));
         }
     }
 
@@ -553,8 +553,8 @@ impl Ledger {
         }
     }
 
-    /// Adds what the ledger of another process holds; `knows_crashes` is whether it was told of each crash in time.
-    pub(crate) fn merge(&self, written: &Written, knows_crashes: bool) -> Result<(), String> {
+    /// Adds what the ledger of another process holds; `knows_boundaries` is whether it was told of each crash in time.
+    pub(crate) fn merge(&self, written: &Written, knows_boundaries: bool) -> Result<(), String> {
         let bytes = |text: &str| STANDARD.decode(text).map_err(|error| error.to_string());
         let (loaded, sent) = (bytes(&written.loaded)?, bytes(&written.sent)?);
         if loaded.len() != self.loaded.len() {
@@ -565,7 +565,7 @@ impl Ledger {
         }
         self.counts.rounds.fetch_max(written.counts[0], Relaxed);
         for (mine, theirs) in self.counts.damage().into_iter().zip(written.damage) {
-            mine.merge(theirs, knows_crashes);
+            mine.merge(theirs, knows_boundaries);
         }
         self.reached.fetch_max(sent.len() as u64, Relaxed);
         for (mine, theirs) in self.loaded.iter().zip(loaded) {
@@ -596,7 +596,7 @@ impl Ledger {
         self.counts.delivered.fetch_sub(1, Relaxed);
         self.counts.consumed.fetch_sub(u64::from(both(|entry| entry.acknowledged() > 0)), Relaxed);
         if both(|entry| entry.has(FRESH)) || both(Entry::is_settled) {
-            // nobody knows in which lives of the server
+            // nobody knows in which epochs of the server
             self.counts.duplicated.add(false);
         } else {
             self.counts.redelivered.fetch_add(1, Relaxed);
@@ -624,11 +624,11 @@ impl Ledger {
         }
     }
 
-    /// How many of the duplicated and the reordered deliveries were seen within one life of the server.
-    pub(crate) fn within_life(&self) -> [u64; 2] {
+    /// How many of the duplicated and the reordered deliveries were seen within one epoch of the server.
+    pub(crate) fn within_epoch(&self) -> [u64; 2] {
         let Counts { duplicated, reordered, .. } = &self.counts;
-        let reordered = reordered.within_life() + self.reordered_unflagged(Damage::within_life);
-        [duplicated.within_life(), reordered]
+        let reordered = reordered.within_epoch() + self.reordered_unflagged(Damage::within_epoch);
+        [duplicated.within_epoch(), reordered]
     }
 
     /// What came late without a flag, if that proves anything.
@@ -647,8 +647,8 @@ impl Ledger {
     /// one, or nobody knows when the server had ended. To be called once every client is done.
     pub(crate) fn holes(&self) -> Option<u64> {
         let before = self.before_crash.get()?;
-        let (now, connections) = (self.lives.now(), self.connections().0);
-        if now == Life::FIRST || !now.lasts(now) || self.entries().any(Entry::was_lost_later) {
+        let (now, connections) = (self.epochs.now(), self.connections().0);
+        if now == Epoch::FIRST || !now.lasts(now) || self.entries().any(Entry::was_lost_later) {
             return None;
         }
         let mut holes = holes_in(self.loaded.iter());
@@ -704,7 +704,7 @@ impl Ledger {
     }
 }
 
-/// How many of these messages were lost before one that was delivered in a later life of the server.
+/// How many of these messages were lost before one that was delivered in a later epoch of the server.
 fn holes_in<'a>(messages: impl Iterator<Item = &'a AtomicU8>) -> u64 {
     let (mut holes, mut lost) = (0, 0);
     for byte in messages {
@@ -801,7 +801,7 @@ mod tests {
         assert_eq!(ledger.totals().reordered, 2);
     }
 
-    /// What comes twice is the store's fault, and no loss of what it knew, if it was sent in the life in which it comes.
+    /// What comes twice is the store's fault, and no loss of what it knew, if it was sent in the epoch in which it comes.
     #[test]
     fn a_crash_explains_only_what_was_sent_before_it() {
         let ledger = Ledger::new(2, 1);
@@ -811,15 +811,15 @@ mod tests {
             (0..2).for_each(|_| _ = ledger.delivered(id, Some(false)));
             let late = Id { producer, sequence: 0 };
             ledger.reordered(late, Some(false));
-            ledger.within_life()
+            ledger.within_epoch()
         };
         assert_eq!(twice(LOADED, 0), [1, 1]);
         assert_eq!(twice(0, 6), [2, 2]);
-        ledger.note_crash(Crash::Nears);
+        ledger.note_boundary(Boundary::Before);
         assert_eq!(twice(0, 7), [3, 3]);
-        ledger.note_crash(Crash::Comes);
+        ledger.note_boundary(Boundary::During);
         assert_eq!(twice(0, 9), [3, 3], "nobody knows whether it was sent before the crash");
-        ledger.note_crash(Crash::IsOver);
+        ledger.note_boundary(Boundary::After);
         assert_eq!(twice(1, 8), [3, 3], "another producer may have sent it before the crash");
         assert_eq!(twice(1, 10), [4, 3], "and what comes late may have been sent before it");
         assert_eq!(twice(LOADED, 0), [4, 3]);

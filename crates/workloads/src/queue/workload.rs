@@ -183,7 +183,7 @@ impl Workload for Queue {
         let delivery = self.parameters.delivery();
         let ledger = Arc::new(Ledger::of(setup.part, delivery.producers, self.parameters.backlog()));
         let wanted = Requirements { delivery, message_bytes: self.parameters.message_bytes };
-        Box::new(QueueTrial { scenario: Scenario::since(setup.epoch, ledger), wanted })
+        Box::new(QueueTrial { scenario: Scenario::since(setup.origin, ledger), wanted })
     }
 }
 

@@ -96,11 +96,11 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         }
         Err(error) => doubt = Some(error.to_string()),
     }
-    // what was seen, and how much of it within one life of the server
-    let seen = |name: &str, [count, within_life]: [u64; 2], unit: &str, guarantee| {
-        Finding::new(name, count, unit, guarantee).within_life(within_life)
+    // what was seen, and how much of it within one epoch of the server
+    let seen = |name: &str, [count, within_epoch]: [u64; 2], unit: &str, guarantee| {
+        Finding::new(name, count, unit, guarantee).within_epoch(within_epoch)
     };
-    let [mismatched, mismatched_within_life] = proved.mismatched;
+    let [mismatched, mismatched_within_epoch] = proved.mismatched;
     let findings = vec![
         Finding::new("lost_updates", found.lost_updates, "updates", LOCK).or_loss(),
         seen("overwritten", proved.overwritten, "updates", LOCK).or_loss(),
@@ -109,7 +109,7 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         Finding::new("phantom", found.phantom, "records", INTEGRITY),
         Finding::new("unasked", found.unasked, "updates", INTEGRITY),
         Finding::new("torn", proved.torn + found.torn, "records", ATOMICITY),
-        seen("mismatched", [mismatched + found.mismatched, mismatched_within_life], "records", LOCK)
+        seen("mismatched", [mismatched + found.mismatched, mismatched_within_epoch], "records", LOCK)
             .or_loss(),
         seen("missing", proved.missing, "reads", INTEGRITY).or_loss_with("lost"),
         seen("stale", proved.stale, "reads", LOCK).or_loss(),
@@ -270,7 +270,7 @@ mod tests {
                 let (known, new) = (ledger.newest(number), ledger.deal_tags().start);
                 (*version, *tag) = (*version + 1, Some(new));
                 if update >= done {
-                    ledger.updated(number, new, Some(*version), known, ledger.life());
+                    ledger.updated(number, new, Some(*version), known, ledger.epoch());
                     ledger.acknowledged(1);
                 }
             }
@@ -281,7 +281,7 @@ mod tests {
             let (number, tag) = (self.ledger.draw_insert(), self.ledger.deal_tags().start);
             match how {
                 InsertState::Acknowledged => {
-                    self.ledger.was_inserted(number, tag, self.ledger.life());
+                    self.ledger.was_inserted(number, tag, self.ledger.epoch());
                     self.ledger.acknowledged(2);
                 }
                 InsertState::Not | InsertState::Sent => {}
@@ -376,7 +376,7 @@ mod tests {
             let trial = insert(how, false);
             assert_eq!(trial.judge(&trial.state).audit.evidence["indeterminate_inserts"], 1);
             let ledger = &trial.ledger;
-            ledger.updated(4, 1, Some(1), ledger.newest(4), ledger.life());
+            ledger.updated(4, 1, Some(1), ledger.newest(4), ledger.epoch());
             assert_eq!(trial.told(), "broken: lost 1 record");
         }
     }

@@ -12,7 +12,7 @@ use super::{
     keys::KeyChooser,
     ledger::{InsertState, WrittenVersion},
 };
-use crate::lives::Life;
+use crate::epochs::Epoch;
 
 /// Names of the operations, in the order of their kinds: the actions, and a transaction of several of them.
 pub const OPERATIONS: &[&str] = &["read", "update", "insert", "scan", "rmw", "transaction"];
@@ -58,14 +58,14 @@ impl Scenario {
 struct Known {
     newest: WrittenVersion,
     is_there: bool,
-    /// The life of the server before it was sent.
-    life: Life,
+    /// The epoch of the server before it was sent.
+    epoch: Epoch,
 }
 
 impl Known {
-    /// Whether all that is known, and the operation itself, was within the life of the server that there is `now`.
-    fn is_of(&self, now: Life) -> bool {
-        self.life == now && self.newest.life().lasts(now)
+    /// Whether all that is known, and the operation itself, was within the epoch of the server that there is `now`.
+    fn is_of(&self, now: Epoch) -> bool {
+        self.epoch == now && self.newest.epoch().lasts(now)
     }
 }
 
@@ -126,7 +126,7 @@ impl<C: Connector> RecordsClient<C> {
     /// Draws the next request, reusing the memory of an old one.
     fn request(&mut self, request: &mut Request) -> Known {
         let Scenario { ledger, mix, layout, scan_max, .. } = &self.scenario;
-        let life = ledger.life();
+        let epoch = ledger.epoch();
         request.action = mix.action(self.rng.random());
         request.number = match request.action {
             Action::Insert => ledger.draw_insert(),
@@ -145,12 +145,12 @@ impl<C: Connector> RecordsClient<C> {
             Action::Scan => request.number < layout.records,
             _ => ledger.is_there(request.number),
         };
-        Known { newest: ledger.newest(request.number), is_there, life }
+        Known { newest: ledger.newest(request.number), is_there, epoch }
     }
 
     fn note(&self, request: &Request, known: Known, answer: &Answer, outcome: Outcome) {
         let ledger = &self.scenario.ledger;
-        let life = known.life.until(ledger.life());
+        let epoch = known.epoch.until(ledger.epoch());
         // a torn record counts however the operation that read it ended
         ledger.torn(answer.torn_records());
         if outcome == Outcome::Ok {
@@ -159,13 +159,13 @@ impl<C: Connector> RecordsClient<C> {
         match (request.action, outcome) {
             (Action::Read | Action::Scan, Outcome::Ok) => self.look(request, known, answer),
             (Action::Update | Action::Modify, Outcome::Ok) => {
-                ledger.updated(request.number, request.fields.tag(), answer.written(), known.newest, life);
+                ledger.updated(request.number, request.fields.tag(), answer.written(), known.newest, epoch);
                 if request.action == Action::Modify {
                     self.look(request, known, answer);
                 }
             }
             (Action::Update | Action::Modify, Outcome::Unknown) => ledger.update_unknown(request.number),
-            (Action::Insert, Outcome::Ok) => ledger.was_inserted(request.number, request.fields.tag(), life),
+            (Action::Insert, Outcome::Ok) => ledger.was_inserted(request.number, request.fields.tag(), epoch),
             (Action::Insert, Outcome::Unknown) => ledger.insert_ended(request.number, InsertState::Unknown),
             (Action::Insert, _) => ledger.insert_ended(request.number, InsertState::Undone),
             // its statement may still run
@@ -178,23 +178,23 @@ impl<C: Connector> RecordsClient<C> {
     /// so versions are not checked there.
     fn look(&self, request: &Request, known: Known, answer: &Answer) {
         let Scenario { ledger, layout, .. } = &self.scenario;
-        let is_within_life = known.is_of(ledger.life());
+        let is_within_epoch = known.is_of(ledger.epoch());
         let mut found = answer.torn_records();
         for (version, content) in answer.read_as(layout) {
             found += 1;
             match content {
                 None => ledger.torn(1),
                 Some(tag) if request.action != Action::Scan && known.newest.contradicts(version, tag) => {
-                    ledger.mismatched(is_within_life);
+                    ledger.mismatched(is_within_epoch);
                 }
                 Some(_) => {}
             }
             if request.action != Action::Scan && version < known.newest.version() {
-                ledger.stale(is_within_life);
+                ledger.stale(is_within_epoch);
             }
         }
         if found == 0 && known.is_there {
-            ledger.missing(is_within_life);
+            ledger.missing(is_within_epoch);
         }
     }
 }
@@ -274,7 +274,7 @@ impl<C: Connector> Client for RecordsClient<C> {
         if outcome == Outcome::Refused && operation.must_find() {
             let ledger = &self.scenario.ledger;
             let mut had_to_be_there = operation.known.iter().filter(|known| known.is_there);
-            ledger.missing(had_to_be_there.all(|known| known.is_of(ledger.life())));
+            ledger.missing(had_to_be_there.all(|known| known.is_of(ledger.epoch())));
         }
         self.spare = Some(operation);
     }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::Layout;
 use crate::{
     ReusableData,
-    lives::{Crash, Damage, Life, Lives},
+    epochs::{Boundary, Damage, Epoch, Epochs},
     moments::Moments,
     pieces::Pieces,
     shared_count::SharedCount,
@@ -38,24 +38,24 @@ struct Account {
     newest: AtomicU64,
 }
 
-/// A version that is known to have been written, with the life of the server that it was written in, and 24 bits that
-/// mark its fields; 0 where the fields are not known. Ordered by life, and then by version: after a crash that lost
+/// A version that is known to have been written, with the epoch of the server that it was written in, and 24 bits that
+/// mark its fields; 0 where the fields are not known. Ordered by epoch, and then by version: after a crash that lost
 /// some, a store gives the same versions again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct WrittenVersion(u64);
 
 impl WrittenVersion {
     pub(crate) fn new(version: u64, tag: u64) -> Self {
-        Self::written_in(Life::FIRST, version, tag)
+        Self::written_in(Epoch::FIRST, version, tag)
     }
 
-    pub(crate) fn written_in(life: Life, version: u64, tag: u64) -> Self {
+    pub(crate) fn written_in(epoch: Epoch, version: u64, tag: u64) -> Self {
         let version = u32::try_from(version).unwrap_or(u32::MAX);
-        Self(life.bits() | u64::from(version) << 24 | u64::from(mark(tag)))
+        Self(epoch.bits() | u64::from(version) << 24 | u64::from(mark(tag)))
     }
 
-    pub(crate) fn life(self) -> Life {
-        Life::of_bits(self.0)
+    pub(crate) fn epoch(self) -> Epoch {
+        Epoch::of_bits(self.0)
     }
 
     pub(crate) fn version(self) -> u64 {
@@ -64,8 +64,8 @@ impl WrittenVersion {
 
     /// Whether a record of this version cannot have this tag, because the version was written with other fields.
     pub(crate) fn contradicts(self, version: u64, tag: u64) -> bool {
-        let is_known = self != Self(self.life().bits() | self.version() << 24);
-        is_known && self.version() == version && Self::written_in(self.life(), version, tag) != self
+        let is_known = self != Self(self.epoch().bits() | self.version() << 24);
+        is_known && self.version() == version && Self::written_in(self.epoch(), version, tag) != self
     }
 }
 
@@ -116,7 +116,7 @@ pub struct Ledger {
     layout: Layout,
     /// The clients that it is of.
     part: Part,
-    lives: Lives,
+    epochs: Epochs,
     moments: Moments,
     /// Versions of the records taken over from an earlier trial; empty where records are as they were loaded.
     first: Arc<Vec<WrittenVersion>>,
@@ -177,7 +177,7 @@ pub(crate) struct ProvedCounts {
     pub(crate) acknowledged: u64,
     pub(crate) unknown: u64,
     pub(crate) torn: u64,
-    /// Each with what was seen of it within one life of the server.
+    /// Each with what was seen of it within one epoch of the server.
     pub(crate) mismatched: [u64; 2],
     pub(crate) missing: [u64; 2],
     pub(crate) stale: [u64; 2],
@@ -195,7 +195,7 @@ impl Ledger {
     pub(crate) fn of(part: Part, layout: Layout, reusable: ReusableData) -> Self {
         Self {
             part,
-            lives: Lives::default(),
+            epochs: Epochs::default(),
             moments: Moments::default(),
             drawn_elsewhere: AtomicU64::new(0),
             layout,
@@ -271,9 +271,9 @@ impl Ledger {
         self.layout.records + index
     }
 
-    /// The life of the server at this moment.
-    pub(crate) fn life(&self) -> Life {
-        self.lives.now()
+    /// The epoch of the server at this moment.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epochs.now()
     }
 
     /// How long before the next crash the oldest of these records was inserted, at most; none if that is not known, as
@@ -284,10 +284,10 @@ impl Ledger {
         self.moments.oldest(inserted?.into_iter())
     }
 
-    /// Records an acknowledged insert, with the tag that it wrote, and the life in which it did.
-    pub(crate) fn was_inserted(&self, number: u64, tag: u64, life: Life) {
+    /// Records an acknowledged insert, with the tag that it wrote, and the epoch in which it did.
+    pub(crate) fn was_inserted(&self, number: u64, tag: u64, epoch: Epoch) {
         if let Some(account) = self.account(number) {
-            account.newest.fetch_max(WrittenVersion::written_in(life, 0, tag).0, Relaxed);
+            account.newest.fetch_max(WrittenVersion::written_in(epoch, 0, tag).0, Relaxed);
         }
         self.insert_ended(number, InsertState::Acknowledged);
     }
@@ -337,21 +337,21 @@ impl Ledger {
     }
 
     /// Records an acknowledged update or modify: the tag that it wrote, the version if the store reported it, the
-    /// newest version that was known before it was sent, and the life in which it was done.
+    /// newest version that was known before it was sent, and the epoch in which it was done.
     pub(crate) fn updated(
         &self,
         number: u64,
         tag: u64,
         version: Option<u64>,
         before: WrittenVersion,
-        life: Life,
+        epoch: Epoch,
     ) {
         let Some(account) = self.account(number) else { return };
         account.ok.fetch_add(1, Relaxed);
         if let Some(version) = version {
-            account.newest.fetch_max(WrittenVersion::written_in(life, version, tag).0, Relaxed);
+            account.newest.fetch_max(WrittenVersion::written_in(epoch, version, tag).0, Relaxed);
             if version <= before.version() {
-                self.counts.overwritten.add(before.life().lasts(life));
+                self.counts.overwritten.add(before.epoch().lasts(epoch));
             }
         }
     }
@@ -381,18 +381,18 @@ impl Ledger {
     }
 
     /// Counts a record that was read with other fields than those written with its version.
-    pub(crate) fn mismatched(&self, is_within_life: bool) {
-        self.counts.mismatched.add(is_within_life);
+    pub(crate) fn mismatched(&self, is_within_epoch: bool) {
+        self.counts.mismatched.add(is_within_epoch);
     }
 
     /// Counts a record that had to be there and was not found.
-    pub(crate) fn missing(&self, is_within_life: bool) {
-        self.counts.missing.add(is_within_life);
+    pub(crate) fn missing(&self, is_within_epoch: bool) {
+        self.counts.missing.add(is_within_epoch);
     }
 
     /// Counts a read that returned an older version than one acknowledged before it was sent.
-    pub(crate) fn stale(&self, is_within_life: bool) {
-        self.counts.stale.add(is_within_life);
+    pub(crate) fn stale(&self, is_within_epoch: bool) {
+        self.counts.stale.add(is_within_epoch);
     }
 
     /// The ledger's figures of one record. To be called once every operation has ended.
@@ -453,7 +453,7 @@ impl TrialLedger for Ledger {
         })
     }
 
-    fn merge(&self, written: &RawValue, knows_crashes: bool) -> Result<(), String> {
+    fn merge(&self, written: &RawValue, knows_boundaries: bool) -> Result<(), String> {
         let written: Written = read_ledger(written)?;
         self.tags.fetch_max(written.tag, Relaxed);
         self.drawn_elsewhere.fetch_max(written.drawn, Relaxed);
@@ -472,7 +472,7 @@ impl TrialLedger for Ledger {
             mine.fetch_add(theirs, Relaxed);
         }
         for (mine, theirs) in self.counts.damage().into_iter().zip(written.damage) {
-            mine.merge(theirs, knows_crashes);
+            mine.merge(theirs, knows_boundaries);
         }
         Ok(())
     }
@@ -482,9 +482,9 @@ impl TrialLedger for Ledger {
         self.moments.note(Instant::now(), self.drawn.load(SeqCst));
     }
 
-    fn note_crash(&self, crash: Crash) {
-        self.moments.note_crash(Instant::now(), crash, self.drawn.load(SeqCst));
-        self.lives.note(crash);
+    fn note_boundary(&self, boundary: Boundary) {
+        self.moments.note_boundary(Instant::now(), boundary, self.drawn.load(SeqCst));
+        self.epochs.note(boundary);
     }
 }
 
@@ -564,7 +564,7 @@ mod tests {
                 match event {
                     0 => {
                         updates[usize::try_from(number).unwrap()] += 1;
-                        ledger.updated(number, range.start, None, ledger.newest(number), ledger.life());
+                        ledger.updated(number, range.start, None, ledger.newest(number), ledger.epoch());
                         ledger.acknowledged(process);
                     }
                     1 => ledger.update_unknown(number),
@@ -601,34 +601,34 @@ mod tests {
         }
     }
 
-    /// An update that another one of the same life of the server overwrites is the lock's fault; of one from before a
+    /// An update that another one of the same epoch of the server overwrites is the lock's fault; of one from before a
     /// crash nobody knows whether it was lost.
     #[test]
     fn a_crash_explains_what_is_older_than_before_it() {
         let ledger = Ledger::new(LAYOUT, ReusableData::default());
-        let overwritten = |version, tag, before: WrittenVersion, begun: Life| {
-            ledger.updated(1, tag, Some(version), before, begun.until(ledger.life()));
+        let overwritten = |version, tag, before: WrittenVersion, begun: Epoch| {
+            ledger.updated(1, tag, Some(version), before, begun.until(ledger.epoch()));
             ledger.proved().overwritten
         };
-        let (loaded, first) = (ledger.newest(1), ledger.life());
+        let (loaded, first) = (ledger.newest(1), ledger.epoch());
         assert_eq!(overwritten(1, 51, loaded, first), [0, 0]);
         let once = ledger.newest(1);
         assert_eq!(overwritten(1, 52, once, first), [1, 1]);
-        ledger.note_crash(Crash::Comes);
-        assert_eq!(overwritten(1, 53, once, first), [2, 1], "it may have been answered by the next life");
-        assert_eq!(overwritten(1, 54, ledger.newest(1), ledger.life()), [3, 1], "or both by different ones");
-        ledger.note_crash(Crash::IsOver);
-        let second = ledger.life();
+        ledger.note_boundary(Boundary::During);
+        assert_eq!(overwritten(1, 53, once, first), [2, 1], "it may have been answered by the next epoch");
+        assert_eq!(overwritten(1, 54, ledger.newest(1), ledger.epoch()), [3, 1], "or both by different ones");
+        ledger.note_boundary(Boundary::After);
+        let second = ledger.epoch();
         assert_eq!(overwritten(1, 55, ledger.newest(1), second), [4, 1], "what it overwrites may be lost");
         let again = ledger.newest(1);
-        assert_eq!((again.life(), again.version()), (second, 1));
+        assert_eq!((again.epoch(), again.version()), (second, 1));
         assert!(again.contradicts(1, 54) && !again.contradicts(1, 55));
         assert_eq!(overwritten(1, 56, again, second), [5, 2]);
         // what a process saw that was not told in time is no proof
-        for (knows_crashes, within_life) in [(true, 2), (false, 0)] {
+        for (knows_boundaries, within_epoch) in [(true, 2), (false, 0)] {
             let whole = Ledger::new(LAYOUT, ReusableData::default());
-            whole.merge(&ledger.written().unwrap(), knows_crashes).unwrap();
-            assert_eq!(whole.proved().overwritten, [5, within_life]);
+            whole.merge(&ledger.written().unwrap(), knows_boundaries).unwrap();
+            assert_eq!(whole.proved().overwritten, [5, within_epoch]);
         }
     }
 

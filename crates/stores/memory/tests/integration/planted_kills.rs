@@ -28,7 +28,7 @@ fn cases() -> Vec<Case> {
 /// How much a trial's audit finds that this guarantee prevents, once the kills are taken into account.
 fn found(audit: &Audit, guarantee: &str) -> u64 {
     let mut crossed = audit.clone();
-    crossed.across_crash(&[] as &[&str]);
+    crossed.across_epochs(&[] as &[&str]);
     let of = crossed.findings.iter().filter(|finding| finding.guarantee == guarantee);
     of.map(|finding| finding.count).sum()
 }
@@ -80,9 +80,9 @@ fn a_lock_that_does_not_hold_is_accused_in_spite_of_kills() {
         let case = case.under(Lock::None).with(Faults { outages: true, ..Faults::default() });
         let accused = (0..10).filter(|seed| {
             let (driven, audit) = crate::common::judged(&case, *seed);
-            let within: u64 = audit.findings.iter().map(|finding| finding.within_life).sum();
+            let within: u64 = audit.findings.iter().map(|finding| finding.within_epoch).sum();
             assert!(driven.kills > 0 && found(&audit, "lock") >= within, "{audit:?}");
-            assert!(audit.findings.iter().all(|finding| finding.within_life <= finding.count), "{audit:?}");
+            assert!(audit.findings.iter().all(|finding| finding.within_epoch <= finding.count), "{audit:?}");
             within > 0
         });
         assert!(accused.count() > 0, "{}", case.workload.name);
