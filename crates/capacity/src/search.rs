@@ -134,7 +134,7 @@ const ENOUGH: usize = 6;
 
 /// Outcomes at one rate of the grid.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
+struct ProbeCounts {
     met: usize,
     missed: usize,
     broke: usize,
@@ -142,7 +142,7 @@ struct Tally {
     bench: usize,
 }
 
-impl Tally {
+impl ProbeCounts {
     fn told(self) -> usize {
         self.met + self.missed
     }
@@ -166,7 +166,7 @@ impl Tally {
 
 /// What stands above the rates that may be probed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Wall {
+enum UpperBound {
     Broke,
     Unknown,
     Bench,
@@ -176,9 +176,9 @@ enum Wall {
 
 /// All that follows from the observations.
 struct View {
-    tallies: BTreeMap<i32, Tally>,
+    counts_by_rate: BTreeMap<i32, ProbeCounts>,
     /// Lowest rate of the grid that may not be probed, and why.
-    wall: (i32, Wall),
+    wall: (i32, UpperBound),
     fit: Option<Fit>,
 }
 
@@ -245,7 +245,7 @@ impl Search {
     fn most(&self, view: &View) -> Option<i32> {
         // a fit of few probes knows little, and its bound may lie orders of magnitude below all that met
         let octave_below = || {
-            let met = view.tallies.range(..view.wall.0).rfind(|(_, tally)| tally.met > 0);
+            let met = view.counts_by_rate.range(..view.wall.0).rfind(|(_, counts)| counts.met > 0);
             met.map_or(self.lowest(), |(index, _)| index - self.settings.steps_per_octave())
         };
         let fitted = view.fit.map_or(i32::MAX, |fit| {
@@ -285,12 +285,12 @@ impl Search {
 
     /// Whether it is time to confirm a rate.
     fn is_ready(&self, view: &View) -> bool {
-        let below = || view.tallies.range(..view.wall.0);
-        let met = below().filter(|(_, tally)| tally.met > 0).map(|(index, _)| *index).max();
-        let missed = below().filter(|(_, tally)| tally.missed > 0).map(|(index, _)| *index).min();
+        let below = || view.counts_by_rate.range(..view.wall.0);
+        let met = below().filter(|(_, counts)| counts.met > 0).map(|(index, _)| *index).max();
+        let missed = below().filter(|(_, counts)| counts.missed > 0).map(|(index, _)| *index).min();
         match (met, missed) {
             // nothing was missed up to the wall; of a bench's own wall there is nothing to confirm
-            (Some(met), None) => met + 1 >= view.wall.0 && view.wall.1 != Wall::Bench,
+            (Some(met), None) => met + 1 >= view.wall.0 && view.wall.1 != UpperBound::Bench,
             (Some(met), Some(missed)) => {
                 let is_bracketed = missed < met
                     || missed - met <= 2 && view.at(met).met >= CONFIRMED && view.at(missed).missed >= 2;
@@ -392,46 +392,46 @@ impl Search {
     }
 
     fn view(&self) -> View {
-        let mut tallies: BTreeMap<i32, Tally> = BTreeMap::new();
-        let mut wall = (self.highest() + 1, Wall::Limit);
-        let mut lower = |at: i32, kind: Wall| {
+        let mut counts_by_rate: BTreeMap<i32, ProbeCounts> = BTreeMap::new();
+        let mut wall = (self.highest() + 1, UpperBound::Limit);
+        let mut lower = |at: i32, kind: UpperBound| {
             if at < wall.0 {
                 wall = (at, kind);
             }
         };
         for observation in &self.observations {
             if observation.ended == Ended::Broke {
-                lower(self.from(observation.rate), Wall::Broke);
+                lower(self.from(observation.rate), UpperBound::Broke);
             }
             let Some(index) = self.index(observation.rate) else {
                 // it was not asked for: only a miss counts, and for the next rate above
                 let above = self.from(observation.rate);
                 if matches!(observation.ended, Ended::Missed { .. }) && above <= self.highest() {
-                    tallies.entry(above).or_default().missed += 1;
+                    counts_by_rate.entry(above).or_default().missed += 1;
                 }
                 continue;
             };
-            let tally = tallies.entry(index).or_default();
+            let counts = counts_by_rate.entry(index).or_default();
             match observation.ended {
-                Ended::Met => tally.met += 1,
-                Ended::Missed { .. } => tally.missed += 1,
-                Ended::Broke => tally.broke += 1,
-                Ended::Unknown => tally.unknown += 1,
-                Ended::BenchLimited => tally.bench += 1,
+                Ended::Met => counts.met += 1,
+                Ended::Missed { .. } => counts.missed += 1,
+                Ended::Broke => counts.broke += 1,
+                Ended::Unknown => counts.unknown += 1,
+                Ended::BenchLimited => counts.bench += 1,
                 Ended::MachineLimited | Ended::Gone => {}
             }
         }
-        for (index, tally) in &tallies {
-            if tally.unknown >= WALLED {
-                lower(*index, Wall::Unknown);
+        for (index, counts) in &counts_by_rate {
+            if counts.unknown >= WALLED {
+                lower(*index, UpperBound::Unknown);
             }
             // of as many misses nobody knows whose they are
-            let doubtful = tally.bench > 0 && tally.missed > 0 && tally.bench >= tally.missed;
-            if tally.bench >= WALLED || doubtful {
-                lower(*index, Wall::Bench);
+            let doubtful = counts.bench > 0 && counts.missed > 0 && counts.bench >= counts.missed;
+            if counts.bench >= WALLED || doubtful {
+                lower(*index, UpperBound::Bench);
             }
         }
-        View { fit: fit(&self.samples(wall.0)), tallies, wall }
+        View { fit: fit(&self.samples(wall.0)), counts_by_rate, wall }
     }
 
     /// What the probes below this index of the grid tell: a store that broke, or a bench that fell behind, may have
@@ -471,8 +471,8 @@ impl Search {
         if disturbed.count() >= DISTURBED {
             return Plan::Done(Outcome::Machine(self.half_confirmed()));
         }
-        let below = || view.tallies.range(..=top);
-        if let Some((index, _)) = below().find(|(_, tally)| tally.undecided()) {
+        let below = || view.counts_by_rate.range(..=top);
+        if let Some((index, _)) = below().find(|(_, counts)| counts.undecided()) {
             return Plan::Probe(*index);
         }
         if let Some(candidate) = self.candidate {
@@ -482,8 +482,8 @@ impl Search {
                 Plan::Probe(candidate.index)
             };
         }
-        let met = below().filter(|(_, tally)| tally.met > 0).map(|(index, _)| *index).max();
-        let missed = below().filter(|(_, tally)| tally.missed > 0).map(|(index, _)| *index).min();
+        let met = below().filter(|(_, counts)| counts.met > 0).map(|(index, _)| *index).max();
+        let missed = below().filter(|(_, counts)| counts.missed > 0).map(|(index, _)| *index).min();
         match (met, missed) {
             (None, None) => self.start(view),
             (Some(met), None) => self.upwards(view, met),
@@ -515,7 +515,7 @@ impl Search {
         let twice = met + self.settings.steps_per_octave();
         Plan::Probe(if twice < wall {
             twice
-        } else if kind == Wall::Limit {
+        } else if kind == UpperBound::Limit {
             top
         } else {
             i32::midpoint(met, wall)
@@ -544,7 +544,8 @@ impl Search {
         // half of them at the estimate, the others on either side of it; far enough at first to see how wide they spread
         let least = if count < EXPLORED || !self.explored(view, fit.centre) { EXPLORE } else { 0.0 };
         let offset = [0.0, -1.0, 0.0, 1.0][count % 4] * (AROUND * fit.spread).max(least);
-        let seen = || view.tallies.iter().filter(|(_, tally)| tally.told() > 0).map(|(index, _)| *index);
+        let seen =
+            || view.counts_by_rate.iter().filter(|(_, counts)| counts.told() > 0).map(|(index, _)| *index);
         let octave = self.settings.steps_per_octave();
         let lowest = seen().min().map_or(self.lowest(), |index| (index - octave).max(self.lowest()));
         let highest = seen().max().map_or(0, |index| index + octave).min(view.wall.0 - 1);
@@ -572,7 +573,7 @@ impl Search {
     fn walled_off(&self, view: &View, index: i32) -> bool {
         let (wall, kind) = view.wall;
         let beyond = view.fit.is_some_and(|fit| fit.most() >= self.rate(wall).ln());
-        index == wall - 1 || (kind != Wall::Limit && beyond)
+        index == wall - 1 || (kind != UpperBound::Limit && beyond)
     }
 
     /// The candidate, if it is confirmed.
@@ -590,8 +591,10 @@ impl Search {
         if let Some(index) = self.confirmed() {
             return Outcome::Found(index);
         }
-        let any = |what: fn(&Tally) -> bool| view.tallies.range(..view.wall.0).any(|(_, tally)| what(tally));
-        if !any(|tally| tally.met > 0) && view.at(self.lowest()).failed() {
+        let any = |what: fn(&ProbeCounts) -> bool| {
+            view.counts_by_rate.range(..view.wall.0).any(|(_, counts)| what(counts))
+        };
+        if !any(|counts| counts.met > 0) && view.at(self.lowest()).failed() {
             return Outcome::NoRateMeets;
         }
         let known = self.half_confirmed();
@@ -601,10 +604,10 @@ impl Search {
 
     /// Ends so, unless the curve has too few rates yet.
     fn fill(&self, view: &View, outcome: Outcome, capacity: i32) -> Plan {
-        let mut rates: Vec<i32> = view.tallies.keys().copied().collect();
+        let mut rates: Vec<i32> = view.counts_by_rate.keys().copied().collect();
         // beside what a limit does stands what half of it does
         let half = (capacity - self.settings.steps_per_octave()).max(self.lowest());
-        if !view.tallies.contains_key(&half) {
+        if !view.counts_by_rate.contains_key(&half) {
             return Plan::Probe(half);
         }
         if rates.len() >= self.settings.points {
@@ -645,7 +648,7 @@ impl Search {
         };
         // what the bench could not offer is no limit of the store
         let capacity = capacity.filter(offered).filter(|_| !matches!(why, Why::Bench { .. }));
-        let tally = passed.map(|index| view.at(index));
+        let counts = passed.map(|index| view.at(index));
         let candidate = self.candidate.filter(|candidate| Some(candidate.index) == capacity);
         let curve = self.curve();
         let latencies: Vec<(f64, f64)> =
@@ -653,7 +656,7 @@ impl Search {
         Conclusion {
             capacity: capacity.map(|index| self.rate(index)),
             passed: passed.map(|index| self.rate(index)),
-            passes: tally.map_or((0, 0), |tally| (tally.met, tally.told())),
+            passes: counts.map_or((0, 0), |counts| (counts.met, counts.told())),
             fresh: candidate.map_or((0, 0), |fresh| (fresh.met, fresh.met + fresh.missed)),
             even_odds: view.fit.and_then(|fit| {
                 let (low, high) = telling(fit.interval())?;
@@ -674,17 +677,18 @@ impl Search {
         };
         let rate = self.rate(view.wall.0);
         match view.wall.1 {
-            Wall::Broke => Why::Broke { rate: lowest(Ended::Broke) },
-            Wall::Unknown => Why::Unknown { rate },
-            Wall::Bench => Why::Bench { rate },
-            Wall::Limit => Why::AtLimit { rate: self.settings.ceiling },
+            UpperBound::Broke => Why::Broke { rate: lowest(Ended::Broke) },
+            UpperBound::Unknown => Why::Unknown { rate },
+            UpperBound::Bench => Why::Bench { rate },
+            UpperBound::Limit => Why::AtLimit { rate: self.settings.ceiling },
         }
     }
 
     /// The objective that was missed above the capacity, and below the wall.
     fn why_missed(&self, capacity: i32, view: &View) -> Option<Why> {
-        let missed = |from: i32| view.tallies.range(from..view.wall.0).filter(|(_, tally)| tally.missed > 0);
-        let mostly = missed(capacity + 1).find(|(_, tally)| tally.missed > tally.met);
+        let missed =
+            |from: i32| view.counts_by_rate.range(from..view.wall.0).filter(|(_, counts)| counts.missed > 0);
+        let mostly = missed(capacity + 1).find(|(_, counts)| counts.missed > counts.met);
         let (index, _) =
             mostly.or_else(|| missed(capacity).next()).or_else(|| missed(self.lowest()).next())?;
         let mut ratios = Vec::new();
@@ -739,14 +743,15 @@ impl Search {
 }
 
 impl View {
-    fn at(&self, index: i32) -> Tally {
-        self.tallies.get(&index).copied().unwrap_or_default()
+    fn at(&self, index: i32) -> ProbeCounts {
+        self.counts_by_rate.get(&index).copied().unwrap_or_default()
     }
 
     /// Highest index up to this one, and below the wall, that passed twice.
     fn confirmed_up_to(&self, index: i32) -> Option<i32> {
-        let mut below = self.tallies.iter().rev().filter(|(at, _)| **at <= index && **at < self.wall.0);
-        below.find(|(_, tally)| tally.confirmed()).map(|(at, _)| *at)
+        let mut below =
+            self.counts_by_rate.iter().rev().filter(|(at, _)| **at <= index && **at < self.wall.0);
+        below.find(|(_, counts)| counts.confirmed()).map(|(at, _)| *at)
     }
 }
 

@@ -128,11 +128,11 @@ struct Watch {
     /// The servers beside it, by name.
     others: Vec<(String, Group)>,
     machine: MachineWatch,
-    told: Told,
+    told: LastTold,
 }
 
 /// What [`Sampler::lately`] has told already.
-struct Told {
+struct LastTold {
     at: Instant,
     /// CPU seconds of each group.
     cpu: Vec<f64>,
@@ -173,7 +173,7 @@ impl Watch {
             server,
             others,
             machine,
-            told: Told { at: started, cpu: Vec::new(), machine: None },
+            told: LastTold { at: started, cpu: Vec::new(), machine: None },
         };
         watch.groups().for_each(Group::look_at_storage);
         let ended = watch.look();

@@ -3,7 +3,7 @@
 use crate::tables::{days, found, ran_out};
 use acidtest_model::figure::{bytes, offered, percent, rate, three_digits};
 use acidtest_results::{
-    Capacity, CellResult, Headroom, Limit, RateFigures, Room, RunResult, dimensions::Names,
+    Capacity, CellResult, Headroom, Limit, RateFigures, RunResult, SpaceForecast, dimensions::Names,
 };
 
 /// A sentence for each search, and below it what ran out there.
@@ -240,10 +240,11 @@ fn beside_demand(found: &Capacity, headroom: &Headroom) -> String {
         }
         (Some(in_days), None) => format!(" Computed: the demand reaches it in {}.", days(in_days)),
     };
-    let room = headroom.room.as_ref().map_or_else(String::new, |Room { days: in_days, date, .. }| {
-        let date = date.as_ref().map_or_else(String::new, |date| format!(", on {date}"));
-        format!(" Computed: its room is full in {}{date}.", days(*in_days))
-    });
+    let room =
+        headroom.room.as_ref().map_or_else(String::new, |SpaceForecast { days: in_days, date, .. }| {
+            let date = date.as_ref().map_or_else(String::new, |date| format!(", on {date}"));
+            format!(" Computed: its room is full in {}{date}.", days(*in_days))
+        });
     format!(
         "That is {} times the demand of {}/s{enough}.{reached}{room}",
         three_digits(*times),

@@ -27,5 +27,5 @@ pub use csv::{CsvError, csv};
 pub use headline::clients;
 pub use markdown::markdown;
 pub use page::{NamedResult, STYLE, findings, page};
-pub use table::{Entry, Style, Table, Tone, Worth, wrapped};
+pub use table::{Entry, Priority, Style, Table, Tone, wrapped};
 pub use terminal::render;

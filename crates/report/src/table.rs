@@ -31,7 +31,7 @@ const NARROWEST: u16 = 60;
 /// The importance of a column, which decides when it is left out on a narrow terminal: columns of the last variant
 /// first, and of equals the rightmost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Worth {
+pub enum Priority {
     /// Never left out: without it a row could not be told from others, or would mislead.
     #[default]
     Needed,
@@ -47,7 +47,7 @@ pub enum Worth {
 pub(crate) struct Column {
     pub(crate) title: String,
     /// The importance of the column on a narrow terminal.
-    pub(crate) worth: Worth,
+    pub(crate) worth: Priority,
 }
 
 /// A table: its columns and its rows, each with one entry for every column.
@@ -175,12 +175,12 @@ impl Table {
     /// An empty table whose columns are all needed.
     #[must_use]
     pub fn of(titles: &[&str]) -> Self {
-        Self::new(titles.iter().map(|title| (*title, Worth::Needed)))
+        Self::new(titles.iter().map(|title| (*title, Priority::Needed)))
     }
 
     /// An empty table with these columns.
-    pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Worth)>) -> Self {
-        let column = |(title, worth): (&str, Worth)| Column { title: title.to_owned(), worth };
+    pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Priority)>) -> Self {
+        let column = |(title, worth): (&str, Priority)| Column { title: title.to_owned(), worth };
         Self { columns: columns.into_iter().map(column).collect(), rows: Vec::new() }
     }
 
@@ -238,8 +238,8 @@ impl Table {
         }
         let mut columns = all.columns;
         // entries take their shortest form only after the columns that matter least are gone
-        for worth in [Worth::Low, Worth::Middle, Worth::High, Worth::Needed] {
-            let most = if worth < Worth::Middle { lengths } else { lengths.min(1) };
+        for worth in [Priority::Low, Priority::Middle, Priority::High, Priority::Needed] {
+            let most = if worth < Priority::Middle { lengths } else { lengths.min(1) };
             loop {
                 for length in 0..=most {
                     let fit = self.fitted(columns.clone(), length);
@@ -248,7 +248,7 @@ impl Table {
                     }
                 }
                 match columns.iter().rposition(|place| self.columns[*place].worth == worth) {
-                    Some(least) if worth != Worth::Needed => drop(columns.remove(least)),
+                    Some(least) if worth != Priority::Needed => drop(columns.remove(least)),
                     _ => break,
                 }
             }
@@ -437,10 +437,10 @@ mod tests {
     /// A table of two needed columns, one of high worth and one of low: 87 terminal columns wide.
     fn table() -> Table {
         let mut table = Table::new([
-            ("store", Worth::Needed),
-            ("verdict", Worth::Needed),
-            ("price", Worth::High),
-            ("retries", Worth::Low),
+            ("store", Priority::Needed),
+            ("verdict", Priority::Needed),
+            ("price", Priority::High),
+            ("retries", Priority::Low),
         ]);
         let verdict = Entry::verdict("broken: lost 41 updates (3 of 3 trials)", Verdict::Broken);
         let verdict = verdict.or("broken: lost 41 updates").or("broken");
@@ -483,7 +483,7 @@ mod tests {
     #[test]
     fn nothing_is_wider_than_the_terminal() {
         let mut table = table();
-        table.columns.push(Column { title: "a title of its own".to_owned(), worth: Worth::Needed });
+        table.columns.push(Column { title: "a title of its own".to_owned(), worth: Priority::Needed });
         table.rows[0].push(Entry::right("1,234,567"));
         table.rows[0][0] =
             Entry::left("postgres://ann@a.very.long.name.of.a.host.example.com:5432/shop?a=é中");

@@ -33,7 +33,7 @@ mod steadiness;
 pub use answers::Answers;
 pub use capacity::{
     Capacity, Headroom, KneeFigures, Limit, Next, OperationTimes, RateEstimate, RateFigures, RateInterval,
-    Room, Used,
+    SpaceForecast, Used,
 };
 pub use dimensions::dimension_names;
 pub use errors::{NotServed, silent_from};
@@ -48,8 +48,8 @@ pub use price::{Price, Priceable, guarantees, seconds_seen, server_cpu};
 pub use read::{UnreadableResult, read};
 pub use result::{
     ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, InjectionFigures,
-    OperationFigures, RestartFigures, RunResult, SEEN, SecondFigures, SpanFigures, StopFigures, TrialFacts,
-    TrialResult, Turn, Windows, is_kept_by, schema,
+    OperationFigures, RestartFigures, RoundId, RunResult, SEEN, SecondFigures, SpanFigures, StopFigures,
+    TrialFacts, TrialResult, Windows, is_kept_by, schema,
 };
 pub use scalability::{Coefficient, FEWEST, Law, Sweep, sweeps};
 pub use served::Outage;

@@ -9,7 +9,7 @@ use crate::{
     CellResult, LatencyFigures, Limit, RateEstimate, Ratio, RunResult, TrialResult, UnreadableHistogram,
     answers::Answers,
     dimensions::{DURABILITY, FAULT, NOT_THERE, TLS},
-    result::Turn,
+    result::RoundId,
     total,
 };
 
@@ -166,7 +166,7 @@ pub struct Price {
 
 /// The figures of a trial that prices are computed from. Rates are of the time in which somebody was served.
 struct Priced {
-    turn: Turn,
+    turn: RoundId,
     /// Answers a second, and 99th percentile of the response time in nanoseconds.
     answered: f64,
     p99: Option<f64>,

@@ -148,7 +148,7 @@ pub struct CellResult {
 /// The round and the session of a trial. Trials of different cells that have both in common ran shortly after one
 /// another and are compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn {
+pub struct RoundId {
     round: u32,
     session: u32,
 }
@@ -558,8 +558,8 @@ impl TrialResult {
 
     /// The round and session, which say with which trials of other cells this one is compared.
     #[must_use]
-    pub fn turn(&self) -> Turn {
-        Turn { round: self.round, session: self.session }
+    pub fn turn(&self) -> RoundId {
+        RoundId { round: self.round, session: self.session }
     }
 
     /// Figures of the operations that throughput counts.
@@ -684,7 +684,7 @@ impl RunResult {
     /// compared.
     pub fn divided_rounds(&self) -> usize {
         let turns = self.cells.iter().flat_map(CellResult::whole_trials).map(TrialResult::turn);
-        let turns: BTreeSet<Turn> = turns.collect();
+        let turns: BTreeSet<RoundId> = turns.collect();
         let rounds: Vec<u32> = turns.iter().map(|turn| turn.round).collect();
         rounds.chunk_by(|one, next| one == next).filter(|turns| turns.len() > 1).count()
     }

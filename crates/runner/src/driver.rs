@@ -59,7 +59,7 @@ impl Driver {
     ) -> Result<Self, Failure> {
         let clients = setup.clients as usize;
         let parts = Part::deal(clients, spread.processes as usize, load.threads);
-        let way = instance.way();
+        let way = instance.reopening();
         // a file is named as it is in its folder, because a path means nothing elsewhere
         let is_file = way.target.kind().hosting == Hosting::Embedded && way.address.host.is_empty();
         let file = is_file.then(|| Path::new(&way.address.path));

@@ -36,7 +36,7 @@ impl Footprint {
     pub fn of(plan: &Plan, grid: &Grid, targets: &[Target]) -> Self {
         let processes = u64::from(plan.client_processes().unwrap_or(1).max(1));
         let mut judging = 0;
-        let mut stores: BTreeMap<Setting, Held> = BTreeMap::new();
+        let mut stores: BTreeMap<Setting, StoreNeeds> = BTreeMap::new();
         for cell in &grid.cells {
             let workload = &grid.workloads[cell.workload];
             let size = workload.size(cell.clients, plan.trace);
@@ -75,7 +75,7 @@ pub(crate) fn server_size(
     workloads: &[Box<dyn Workload>],
     setting: Setting,
 ) -> ServerSize {
-    let mut held = Held::default();
+    let mut held = StoreNeeds::default();
     for cell in cells.iter().filter(|cell| cell.setting() == setting) {
         let workload = &workloads[cell.workload];
         let (spec, size) = (workload.spec(), workload.size(cell.clients, plan.trace));
@@ -86,7 +86,7 @@ pub(crate) fn server_size(
 
 /// The connections to one private store, and the rows and the bytes of values that it holds, at a time.
 #[derive(Default)]
-struct Held {
+struct StoreNeeds {
     /// The most connections.
     connections: u32,
     /// Data that trials leave to later ones, by its description.
@@ -95,7 +95,7 @@ struct Held {
     own: [u64; 2],
 }
 
-impl Held {
+impl StoreNeeds {
     fn add(&mut self, connections: u32, description: Option<&str>, size: &DataSize) {
         self.connections = self.connections.max(connections);
         let added = [size.rows, size.bytes];
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_server_has_room_for_what_trials_leave_and_for_the_largest_of_their_own() {
         let size = |rows, bytes| DataSize { rows, bytes, ..DataSize::default() };
-        let mut held = Held::default();
+        let mut held = StoreNeeds::default();
         held.add(4, Some("a"), &size(10, 1_000));
         held.add(8, Some("a"), &size(10, 1_000));
         held.add(2, Some("b"), &size(1, 50));

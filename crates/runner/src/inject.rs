@@ -19,7 +19,7 @@ use crate::{
     answer::{AGAIN, READY, open, takes_connections},
     command::UserCommand,
     driver::Driver,
-    instance::{Instance, LostMember, Way},
+    instance::{Instance, LostMember, Reopening},
     lives::AskedEnd,
     outages::{Event, Outage, Outages},
 };
@@ -76,7 +76,7 @@ pub struct Injected {
 }
 
 /// What there is to know of a member that is hit.
-pub(crate) struct Hit {
+pub(crate) struct HitMember {
     /// Whether clients that are at work are sure to notice it at once.
     pub(crate) is_noticed: bool,
     /// Whether the durability level that is shown is that of what the member keeps.
@@ -129,7 +129,7 @@ impl Injected {
     pub(crate) fn all_figures(
         all: &[Self],
         audit: &Audit,
-        hit: impl Fn(MemberId, &Disruption) -> Hit,
+        hit: impl Fn(MemberId, &Disruption) -> HitMember,
     ) -> Vec<InjectionFigures> {
         let doubtful = audit.evidence.get(DOUBTFUL).map_or(0, |messages| messages.unsigned_abs());
         let settled = |before: &[Self], at: Option<Duration>| {
@@ -139,7 +139,7 @@ impl Injected {
         };
         let each = all.iter().enumerate();
         each.map(|(index, one)| {
-            let Hit { is_noticed, keeps } = hit(one.member, &one.injection.disruption);
+            let HitMember { is_noticed, keeps } = hit(one.member, &one.injection.disruption);
             let outstanding = one.outstanding.map(|outstanding| outstanding.saturating_sub(doubtful));
             let one = Self { outstanding, ..one.clone() };
             one.figures(is_noticed || !settled(&all[..index], one.at), keeps)
@@ -602,7 +602,7 @@ impl<'a> Injector<'a> {
             }
             let begun = &mut self.open[index];
             self.done[begun.index].back = Some(self.begun.elapsed());
-            if let Some(Way { target, address, locks, .. }) = instance.way_to(member) {
+            if let Some(Reopening { target, address, locks, .. }) = instance.reopening_of(member) {
                 begun.state = State::Starting(Box::pin(async move {
                     let options = OpenOptions { durability: None, locks: locks.as_ref() };
                     while open(&target, &address, options).await.is_err() {
@@ -703,9 +703,8 @@ mod tests {
         };
         let is_crash = |injected: &Injected, keeps| {
             let figures =
-                Injected::all_figures(std::slice::from_ref(injected), &Audit::unknown("gone"), |_, _| Hit {
-                    is_noticed: true,
-                    keeps,
+                Injected::all_figures(std::slice::from_ref(injected), &Audit::unknown("gone"), |_, _| {
+                    HitMember { is_noticed: true, keeps }
                 });
             figures[0].crash
         };
@@ -716,7 +715,7 @@ mod tests {
         audit.evidence.insert(DOUBTFUL.to_owned(), 4);
         let doubted = |outstanding| Injected { outstanding: Some(outstanding), ..killed.clone() };
         let is_left = |one: Injected| {
-            let hit = |_: MemberId, _: &Disruption| Hit { is_noticed: true, keeps: true };
+            let hit = |_: MemberId, _: &Disruption| HitMember { is_noticed: true, keeps: true };
             Injected::all_figures(&[one], &audit, hit)[0].crash
         };
         assert!(

@@ -118,7 +118,7 @@ struct OpenMember {
 }
 
 /// How a member was opened, and can be opened anew.
-pub(crate) struct Way {
+pub(crate) struct Reopening {
     pub(crate) target: Target,
     pub(crate) address: Address,
     /// The durability level that a private one is opened with.
@@ -301,7 +301,7 @@ impl Instance {
     ) -> Result<(), Failure> {
         let Some(host) = self.host() else { return Ok(()) };
         self.server.store = Box::new(Closed);
-        let way = self.way();
+        let way = self.reopening();
         let options = OpenOptions { durability: None, locks: None };
         if let Some(servers) = &mut self.private.servers {
             first_answer(servers, self.server.id, &way.target, &host, options, interrupt).await?;
@@ -325,7 +325,7 @@ impl Instance {
         self.server.store = Box::new(Closed);
         let asked = within(PATIENCE, "reaching the store's host", Hosted::open(&host, None)).await?;
         within(PATIENCE, "closing the store in its host", asked.close()).await?;
-        let way = self.way();
+        let way = self.reopening();
         let options = OpenOptions { durability: way.durability, locks: None };
         self.server.store = open(&way.target, &way.address, options).await?;
         Ok(())
@@ -362,19 +362,19 @@ impl Instance {
     }
 
     /// How to open the store anew.
-    pub(crate) fn way(&self) -> Way {
-        self.way_of(&self.server)
+    pub(crate) fn reopening(&self) -> Reopening {
+        self.reopening_member(&self.server)
     }
 
     /// How to open this member anew.
-    pub(crate) fn way_to(&self, id: MemberId) -> Option<Way> {
-        self.members().find(|member| member.id == id).map(|member| self.way_of(member))
+    pub(crate) fn reopening_of(&self, id: MemberId) -> Option<Reopening> {
+        self.members().find(|member| member.id == id).map(|member| self.reopening_member(member))
     }
 
-    fn way_of(&self, member: &OpenMember) -> Way {
+    fn reopening_member(&self, member: &OpenMember) -> Reopening {
         let locks =
             self.others.iter().find(|other| other.id.role == Role::Locks && member.id.role == Role::Server);
-        Way {
+        Reopening {
             target: member.target.clone(),
             address: member.hosted_at.as_ref().unwrap_or(&member.address).clone(),
             durability: member.durability,
@@ -418,7 +418,7 @@ impl Instance {
         lost: LostMember,
         interrupt: &Interrupt,
     ) -> Option<LostMember> {
-        let way = self.way();
+        let way = self.reopening();
         let options = OpenOptions { durability: way.durability, locks: way.locks.as_ref() };
         let Some(servers) = self.private.servers.as_mut() else { return Some(lost) };
         let Some(member) = servers.member_mut(lost.id) else { return Some(lost) };

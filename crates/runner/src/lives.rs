@@ -15,7 +15,7 @@ use crate::{
     OpenOptions,
     answer::{AGAIN, PATIENCE, open, within},
     inject::Injector,
-    instance::{Instance, Way},
+    instance::{Instance, Reopening},
     outages::{Event, Outage},
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct Lives {
     /// Those of servers that answered in its place once it had been ended as it was asked to: they serve other data.
     elsewhere: Vec<Identity>,
     /// Those that nobody asked for.
-    unasked: Vec<Begun>,
+    unasked: Vec<UnaskedLife>,
 }
 
 /// What became of a member that was to be ended, as far as who answers afterwards shows it.
@@ -51,7 +51,7 @@ pub(crate) enum AskedEnd {
 
 /// A life that nobody asked for.
 #[derive(Debug)]
-struct Begun {
+struct UnaskedLife {
     identity: Identity,
     /// When it was found, from the beginning of the measured part; none if that was before or after.
     found: Option<Duration>,
@@ -63,7 +63,7 @@ struct Begun {
 
 /// When, in a trial, members were asked who answers.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct Inquiry {
     /// From the beginning of the measured part; none if that was before or after.
     at: Option<Duration>,
     /// Because clients had lost connections.
@@ -90,7 +90,7 @@ impl Lives {
 
     /// Notes who answers. Returns what became of an end that it was asked for, if that can be told: it is then in another
     /// life, at the latest when the clients are done, because what is asked to stop may still answer for a while.
-    fn note(&mut self, answer: Vec<Identity>, Asked { at, because, is_last }: Asked) -> Option<AskedEnd> {
+    fn note(&mut self, answer: Vec<Identity>, Inquiry { at, because, is_last }: Inquiry) -> Option<AskedEnd> {
         if answer.is_empty() {
             return None;
         }
@@ -116,7 +116,7 @@ impl Lives {
         for identity in answer {
             let is_told = self.unasked.iter().any(|begun| begun.identity.life == identity.life);
             if !is_told && !self.knows(&identity) {
-                self.unasked.push(Begun { identity, found: at, loss: because, unserved: None });
+                self.unasked.push(UnaskedLife { identity, found: at, loss: because, unserved: None });
             }
         }
         None
@@ -169,7 +169,7 @@ impl Lives {
 
     /// Whether it is known to serve the same data as before, if it was found in a life that nobody asked for.
     fn is_same(&self) -> Option<bool> {
-        let is_same = |begun: &Begun| {
+        let is_same = |begun: &UnaskedLife| {
             begun.identity.data.is_some() && self.known.iter().any(|one| one.data == begun.identity.data)
         };
         (!self.unasked.is_empty()).then(|| self.unasked.iter().all(is_same))
@@ -207,7 +207,7 @@ async fn who_answer(store: &dyn Store) -> Vec<Identity> {
 }
 
 /// Who answers on a new connection to this member, once somebody does.
-async fn who_answers(Way { target, address, locks, .. }: Way) -> Vec<Identity> {
+async fn who_answers(Reopening { target, address, locks, .. }: Reopening) -> Vec<Identity> {
     loop {
         let options = OpenOptions { durability: None, locks: locks.as_ref() };
         if let Ok(store) = open(&target, &address, options).await
@@ -268,16 +268,16 @@ impl Lookout {
         if let Some(asking) = &mut self.asking {
             if let Ok(answers) = tokio::time::timeout(Duration::ZERO, asking).await {
                 (self.asking, self.rested) = (None, Instant::now());
-                let asked = Asked { at: measured, because: self.loss.take(), is_last: false };
+                let asked = Inquiry { at: measured, because: self.loss.take(), is_last: false };
                 note(instance, injector, answers, asked);
             }
         } else if (interrupted > self.interrupted || self.was_ending) && self.rested.elapsed() >= REST {
             self.was_ending = false;
             self.interrupted = interrupted;
-            let ways: Vec<(MemberId, Way)> = instance
+            let ways: Vec<(MemberId, Reopening)> = instance
                 .lives
                 .iter()
-                .filter_map(|lives| Some((lives.member, instance.way_to(lives.member)?)))
+                .filter_map(|lives| Some((lives.member, instance.reopening_of(lives.member)?)))
                 .collect();
             self.asking = Some(Box::pin(async {
                 let mut answers = Vec::new();
@@ -298,7 +298,7 @@ impl Lookout {
     ) {
         drop(self.asking);
         let answers = instance.who_answer().await;
-        let asked = Asked { at: Some(measured.window), because: self.loss, is_last: true };
+        let asked = Inquiry { at: Some(measured.window), because: self.loss, is_last: true };
         note(instance, injector, answers, asked);
         if self.seen + measured.reconnects == 0 {
             instance.lives.iter_mut().for_each(Lives::take_in);
@@ -314,7 +314,7 @@ fn note(
     instance: &mut Instance,
     injector: &mut Injector<'_>,
     answers: Vec<(MemberId, Vec<Identity>)>,
-    asked: Asked,
+    asked: Inquiry,
 ) {
     for (member, answer) in answers {
         let Some(lives) = instance.lives.iter_mut().find(|lives| lives.member == member) else { continue };
@@ -345,7 +345,7 @@ impl Instance {
     pub(crate) async fn has_restarted(&mut self) -> bool {
         for (member, answer) in self.who_answer().await {
             if let Some(lives) = self.lives.iter_mut().find(|lives| lives.member == member) {
-                let _ = lives.note(answer, Asked { is_last: true, ..Asked::default() });
+                let _ = lives.note(answer, Inquiry { is_last: true, ..Inquiry::default() });
             }
         }
         self.lives.iter().any(|lives| !lives.unasked.is_empty() || !lives.elsewhere.is_empty())
@@ -409,7 +409,7 @@ mod tests {
         Identity { life: life.to_owned(), data: data.map(str::to_owned), is_exact: true }
     }
 
-    const LAST: Asked = Asked { at: None, because: None, is_last: true };
+    const LAST: Inquiry = Inquiry { at: None, because: None, is_last: true };
 
     fn lives(known: Vec<Identity>) -> Lives {
         Lives::known(Role::Server.into(), false, known)
@@ -418,20 +418,20 @@ mod tests {
     #[test]
     fn a_life_that_nobody_asked_for_is_told_from_one_that_somebody_did() {
         let mut lives = lives(vec![identity("a", Some("x"))]);
-        assert_eq!(lives.note(vec![identity("a", Some("x"))], Asked::default()), None);
-        assert_eq!(lives.note(Vec::new(), Asked::default()), None, "nobody answers");
+        assert_eq!(lives.note(vec![identity("a", Some("x"))], Inquiry::default()), None);
+        assert_eq!(lives.note(Vec::new(), Inquiry::default()), None, "nobody answers");
         assert_eq!(lives.is_same(), None);
         lives.is_asked = true;
-        assert_eq!(lives.note(Vec::new(), Asked::default()), None, "nobody answers yet");
-        assert_eq!(lives.note(vec![identity("b", Some("x"))], Asked::default()), Some(AskedEnd::Again));
+        assert_eq!(lives.note(Vec::new(), Inquiry::default()), None, "nobody answers yet");
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], Inquiry::default()), Some(AskedEnd::Again));
         lives.is_asked = true;
-        assert_eq!(lives.note(vec![identity("b", Some("x"))], Asked::default()), None, "it may yet end");
+        assert_eq!(lives.note(vec![identity("b", Some("x"))], Inquiry::default()), None, "it may yet end");
         assert_eq!(lives.note(vec![identity("b", Some("x"))], LAST), Some(AskedEnd::SameLife));
         assert_eq!(lives.is_same(), None);
         let (at, because) = (Some(Duration::from_secs(1)), Some(Event::Loss(0)));
-        let asked = Asked { at, because, is_last: false };
+        let asked = Inquiry { at, because, is_last: false };
         assert_eq!(lives.note(vec![identity("c", Some("x"))], asked), None);
-        assert_eq!(lives.note(vec![identity("c", Some("x"))], Asked::default()), None);
+        assert_eq!(lives.note(vec![identity("c", Some("x"))], Inquiry::default()), None);
         assert_eq!(lives.is_same(), Some(true));
         assert_eq!(lives.unasked[0].loss, because, "what it was noticed by");
         let (from, until) = (Duration::from_millis(500), None);
@@ -439,7 +439,7 @@ mod tests {
         let [one] = &lives.figures().collect::<Vec<_>>()[..] else { panic!("{lives:?}") };
         assert_eq!((one.found_seconds, one.same_data, one.servers), (Some(1.0), Some(true), 1));
         assert_eq!((one.unserved_from_seconds, one.unserved_until_seconds), (Some(0.5), None));
-        assert_eq!(lives.note(vec![identity("d", Some("y"))], Asked::default()), None);
+        assert_eq!(lives.note(vec![identity("d", Some("y"))], Inquiry::default()), None);
         assert_eq!(
             (lives.is_same(), lives.figures().count()),
             (Some(false), 2),
@@ -453,13 +453,13 @@ mod tests {
         let mut lives = Lives::known(Role::Server.into(), true, vec![identity("a", Some("x"))]);
         lives.is_asked = true;
         assert_eq!(
-            lives.note(vec![identity("a", Some("x"))], Asked::default()),
+            lives.note(vec![identity("a", Some("x"))], Inquiry::default()),
             None,
             "what it was may still answer"
         );
         assert_eq!(lives.note(vec![identity("a", Some("x"))], LAST), Some(AskedEnd::Again));
         lives.is_asked = true;
-        assert_eq!(lives.note(vec![identity("b", Some("y"))], Asked::default()), Some(AskedEnd::Again));
+        assert_eq!(lives.note(vec![identity("b", Some("y"))], Inquiry::default()), Some(AskedEnd::Again));
     }
 
     /// PostgreSQL 14 says since when it runs, and not that a crash has ended all that served clients.
@@ -468,7 +468,7 @@ mod tests {
         let unsure = || vec![Identity { is_exact: false, ..identity("a", Some("x")) }];
         let mut lives = lives(unsure());
         lives.is_asked = true;
-        assert_eq!(lives.note(unsure(), Asked::default()), None, "it may yet end");
+        assert_eq!(lives.note(unsure(), Inquiry::default()), None, "it may yet end");
         assert_eq!(lives.note(unsure(), LAST), Some(AskedEnd::Again));
     }
 
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn a_server_without_a_name_of_its_data_may_be_another_one() {
         let mut lives = lives(vec![identity("a", None)]);
-        assert_eq!(lives.note(vec![identity("b", None)], Asked::default()), None);
+        assert_eq!(lives.note(vec![identity("b", None)], Inquiry::default()), None);
         assert_eq!(lives.is_same(), Some(false));
         assert_eq!(lives.figures().next().and_then(|one| one.same_data), None);
     }
@@ -487,8 +487,8 @@ mod tests {
         let (one, other) = (identity("a", None), identity("b", None));
         let mut lives = lives(vec![one.clone(), other.clone()]);
         for _ in 0..3 {
-            lives.note(vec![one.clone()], Asked::default());
-            lives.note(vec![other.clone(), one.clone()], Asked::default());
+            lives.note(vec![one.clone()], Inquiry::default());
+            lives.note(vec![other.clone(), one.clone()], Inquiry::default());
         }
         assert_eq!((lives.is_same(), lives.servers()), (None, 2));
         // a third one, which was not among those that answered first
@@ -499,11 +499,11 @@ mod tests {
         assert_eq!((lives.is_same(), lives.servers()), (None, 3));
         lives.is_asked = true;
         assert_eq!(
-            lives.note(vec![other.clone()], Asked::default()),
+            lives.note(vec![other.clone()], Inquiry::default()),
             Some(AskedEnd::Again),
             "another one may have ended"
         );
-        lives.note(vec![one, other], Asked::default());
+        lives.note(vec![one, other], Inquiry::default());
         assert_eq!(lives.is_same(), None);
     }
 
@@ -518,15 +518,15 @@ mod tests {
         let (standby, promoted) = (identity("b", None), identity("b", Some("y")));
         let answers = |lives: &mut Lives, answer: &Identity, asked| lives.note(vec![answer.clone()], asked);
         let mut lives = asked(primary.clone(), false);
-        assert_eq!(answers(&mut lives, &standby, Asked::default()), None, "it may yet say what it serves");
-        assert_eq!(answers(&mut lives, &promoted, Asked::default()), Some(AskedEnd::Elsewhere));
+        assert_eq!(answers(&mut lives, &standby, Inquiry::default()), None, "it may yet say what it serves");
+        assert_eq!(answers(&mut lives, &promoted, Inquiry::default()), Some(AskedEnd::Elsewhere));
         assert_eq!(answers(&mut lives, &promoted, LAST), None, "it is known");
         assert_eq!((lives.is_same(), lives.figures().count(), lives.elsewhere.len()), (None, 0, 1));
         // a second end that is none, and one after which the first one is back
         lives.is_asked = true;
         assert_eq!(answers(&mut lives, &promoted, LAST), Some(AskedEnd::SameLife));
         lives.is_asked = true;
-        assert_eq!(answers(&mut lives, &identity("c", Some("x")), Asked::default()), Some(AskedEnd::Again));
+        assert_eq!(answers(&mut lives, &identity("c", Some("x")), Inquiry::default()), Some(AskedEnd::Again));
         assert_eq!(lives.elsewhere.len(), 1, "what was acknowledged meanwhile is elsewhere");
         let mut silent = asked(primary.clone(), false);
         assert_eq!(answers(&mut silent, &standby, LAST), Some(AskedEnd::Elsewhere), "it never said");

@@ -31,7 +31,7 @@ use crate::{
     footprint::server_size,
     grid::{Cell, Grid, Setting},
     harness,
-    inject::{Hit, Injected},
+    inject::{HitMember, Injected},
     instance::{Claim, EarlierData, Instance},
     lives::tell_servers,
     resume,
@@ -543,10 +543,11 @@ impl<'e> Runner<'_, 'e> {
         // data of which something was evicted is of no use to a later trial
         let left = (!instance.judge_evictions(&mut audit, &evicted).await).then_some(reusable).flatten();
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
-        let injections = Injected::all_figures(&driven.injected, &result.audit, |member, disruption| Hit {
-            is_noticed: trial.is_noticed(member.role, disruption),
-            keeps: trial.sets_durability(member.role, &settings),
-        });
+        let injections =
+            Injected::all_figures(&driven.injected, &result.audit, |member, disruption| HitMember {
+                is_noticed: trial.is_noticed(member.role, disruption),
+                keeps: trial.sets_durability(member.role, &settings),
+            });
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || spec.ramp.is_some();
         result.note_outages(injections, instance.restarts(), is_scheduled);

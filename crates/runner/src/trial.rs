@@ -21,7 +21,7 @@ use crate::{
     Failure, OpenOptions, Watcher,
     answer::{PATIENCE, open, takes_connections, within},
     driver::{Driver, Spread},
-    instance::{Instance, LostMember, Way},
+    instance::{Instance, LostMember, Reopening},
     watch::{self, Driven},
 };
 
@@ -368,7 +368,7 @@ impl<'a> TrialRun<'a> {
         // what is gone may be what clients talk to in front of it
         let gone = stopped.as_mut().filter(|stopped| stopped.is_server_gone() && !self.has_gateway());
         let Some(stopped) = gone else { return };
-        let Way { target, address, locks, .. } = instance.way();
+        let Reopening { target, address, locks, .. } = instance.reopening();
         let options = OpenOptions { durability: None, locks: locks.as_ref() };
         if open(&target, &address, options).await.is_ok() {
             stopped.answers_after_all();

@@ -64,7 +64,7 @@ impl Gauge {
 
 /// What the observer of a trial was told.
 #[derive(Default)]
-struct Told {
+struct Reported {
     /// How many seconds of the measured part are over.
     passed: u64,
     /// How many of those that are complete it knows.
@@ -73,7 +73,7 @@ struct Told {
     faults: Vec<usize>,
 }
 
-impl Told {
+impl Reported {
     /// Tells of a second that is over.
     fn second(
         &mut self,
@@ -138,7 +138,7 @@ pub(crate) async fn drive(
     let mut observed = instance.pids();
     let mut measuring = false;
     let mut gauge = Gauge::default();
-    let mut told = Told::default();
+    let mut told = Reported::default();
     let (mut lost, mut failed) = (None, None);
     let mut is_ending = false;
     let mut stopped: Option<Instant> = None;

@@ -33,7 +33,7 @@ pub use crate::tls::Security;
 pub use crate::{
     acceptor::Acceptor,
     error::{TlsError, demand, explain},
-    pipelined::{Heard, Pipelined},
+    pipelined::{Pipelined, Received},
     requests::{RequestError, Requests},
     sessions::{Probe, Refusal, refuse_sharing},
     stream::Stream,

@@ -25,7 +25,7 @@ pub trait Pipelined {
     ///
     /// # Errors
     /// Why the connection can be used no more.
-    fn hear(&mut self) -> Result<Heard, String>;
+    fn hear(&mut self) -> Result<Received, String>;
 
     /// Notes that a request stays without an answer.
     fn give_up(&mut self, request: Self::Request, why: RequestError<Self::Answer>);
@@ -84,8 +84,8 @@ pub trait Pipelined {
     fn understand(&mut self) -> usize {
         while self.parts().1.ended().is_none() {
             match self.hear() {
-                Ok(Heard::Frame) => {}
-                Ok(Heard::Missing(bytes)) => return bytes,
+                Ok(Received::Frame) => {}
+                Ok(Received::Missing(bytes)) => return bytes,
                 Err(why) => self.end(&why),
             }
         }
@@ -106,7 +106,7 @@ pub trait Pipelined {
 
 /// What has become of the frame that was to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// It was taken.
     Frame,
     /// It has not arrived whole, and lacks so many bytes, as far as that is known.

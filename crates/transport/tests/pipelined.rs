@@ -15,7 +15,7 @@ use std::{
 };
 
 use acidtest_model::{Address, CertificateCheck, Tls};
-use acidtest_transport::{Heard, Pipelined, RequestError, Requests, Transport, Wire};
+use acidtest_transport::{Pipelined, Received, RequestError, Requests, Transport, Wire};
 use bytes::BufMut as _;
 use tokio::time::timeout;
 
@@ -45,12 +45,14 @@ impl Pipelined for Connection {
         (&mut self.wire, &mut self.requests)
     }
 
-    fn hear(&mut self) -> Result<Heard, String> {
+    fn hear(&mut self) -> Result<Received, String> {
         let unread = self.wire.unread();
-        let Some(head) = unread.first_chunk::<HEAD>() else { return Ok(Heard::Missing(HEAD - unread.len())) };
+        let Some(head) = unread.first_chunk::<HEAD>() else {
+            return Ok(Received::Missing(HEAD - unread.len()));
+        };
         let length = u32::from_be_bytes(*head) as usize;
         let Some(body) = unread.get(HEAD..HEAD + length) else {
-            return Ok(Heard::Missing(HEAD + length - unread.len()));
+            return Ok(Received::Missing(HEAD + length - unread.len()));
         };
         let request = self.requests.oldest(&self.wire).ok_or("an answer to nothing")?;
         let answer = match body {
@@ -60,7 +62,7 @@ impl Pipelined for Connection {
         self.known.push((request, answer));
         self.requests.answered();
         self.wire.take(HEAD + length);
-        Ok(Heard::Frame)
+        Ok(Received::Frame)
     }
 
     fn give_up(&mut self, request: u8, why: RequestError<String>) {

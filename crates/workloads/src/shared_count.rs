@@ -3,22 +3,22 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Places that are added to, each in a cache line of its own.
-const PLACES: usize = 16;
+const SLOTS: usize = 16;
 
 /// A count that clients of several threads add to, each in a place of its own, so that they do not take the cache line from
 /// each other, nor that of what stands beside it.
 #[derive(Debug, Default)]
-pub(crate) struct SharedCount([Place; PLACES]);
+pub(crate) struct SharedCount([Slot; SLOTS]);
 
 /// Processors fetch lines of 64 bytes in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Place(AtomicU64);
+struct Slot(AtomicU64);
 
 impl SharedCount {
     /// Adds one, in the name of the client with this index.
     pub(crate) fn add_one(&self, client: usize) {
-        self.0[client % PLACES].0.fetch_add(1, Relaxed);
+        self.0[client % SLOTS].0.fetch_add(1, Relaxed);
     }
 
     /// Adds what was counted elsewhere.
@@ -42,12 +42,12 @@ mod tests {
     fn nothing_is_lost_however_many_clients_add() {
         let count = SharedCount::default();
         thread::scope(|scope| {
-            for client in 0..3 * PLACES {
+            for client in 0..3 * SLOTS {
                 let count = &count;
                 scope.spawn(move || (0..1_000).for_each(|_| count.add_one(client)));
             }
         });
         count.add(7);
-        assert_eq!(count.sum(), 3 * PLACES as u64 * 1_000 + 7);
+        assert_eq!(count.sum(), 3 * SLOTS as u64 * 1_000 + 7);
     }
 }

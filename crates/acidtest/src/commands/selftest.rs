@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_report::{Entry, Table, Tone, Worth};
+use acidtest_report::{Entry, Priority, Table, Tone};
 use acidtest_runner::Failure;
 use acidtest_store_memory::selftest::{Case, DrivenTrial, run};
 use acidtest_workloads::Verdict;
@@ -56,10 +56,10 @@ fn judged_right(case: &Case, driven: &DrivenTrial) -> bool {
 fn table(rows: &[(Case, DrivenTrial)]) -> Table {
     let workload = rows.first().map_or("", |(case, _)| case.workload.name);
     let mut table = Table::new([
-        (workload, Worth::Needed),
-        ("verdict", Worth::Needed),
-        ("", Worth::Needed),
-        ("counted", Worth::High),
+        (workload, Priority::Needed),
+        ("verdict", Priority::Needed),
+        ("", Priority::Needed),
+        ("counted", Priority::High),
     ]);
     for (case, driven) in rows {
         let audit = &driven.audited.audit;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use acidtest_engine::Outcome;
 use acidtest_model::count;
-use acidtest_report::{Entry, Table, Worth};
+use acidtest_report::{Entry, Priority, Table};
 use acidtest_store_memory::Bug;
 use acidtest_workloads::Verdict;
 
@@ -83,16 +83,16 @@ impl Tally {
 
     pub(crate) fn tables(&self) -> [Table; 2] {
         let mut sound = Table::new([
-            ("correct store", Worth::Needed),
-            ("plans", Worth::Middle),
-            ("trials", Worth::Needed),
-            ("took over data", Worth::Low),
-            ("acknowledged", Worth::Middle),
-            ("unanswered", Worth::Middle),
-            ("kills", Worth::Middle),
-            ("hold", Worth::Needed),
-            ("break, nothing promised", Worth::Needed),
-            ("unknown", Worth::Needed),
+            ("correct store", Priority::Needed),
+            ("plans", Priority::Middle),
+            ("trials", Priority::Needed),
+            ("took over data", Priority::Low),
+            ("acknowledged", Priority::Middle),
+            ("unanswered", Priority::Middle),
+            ("kills", Priority::Middle),
+            ("hold", Priority::Needed),
+            ("break, nothing promised", Priority::Needed),
+            ("unknown", Priority::Needed),
         ]);
         for (workload, each) in &self.sound {
             let CorrectStoreTally {
@@ -114,13 +114,13 @@ impl Tally {
             sound.push(std::iter::once(Entry::left(workload)).chain(counts.map(Entry::right)));
         }
         let mut planted = Table::new([
-            ("workload", Worth::Needed),
-            ("planted bug", Worth::Needed),
-            ("plans", Worth::Middle),
-            ("strikes", Worth::Low),
-            ("must be seen", Worth::Needed),
-            ("broken", Worth::Needed),
-            ("unknown", Worth::Needed),
+            ("workload", Priority::Needed),
+            ("planted bug", Priority::Needed),
+            ("plans", Priority::Middle),
+            ("strikes", Priority::Low),
+            ("must be seen", Priority::Needed),
+            ("broken", Priority::Needed),
+            ("unknown", Priority::Needed),
         ]);
         for ((workload, bug), each) in &self.planted {
             let counts =

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use acidtest_model::figure::percent;
 use acidtest_results::{
-    Answers, CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, Turn,
+    Answers, CellResult, LatencyFigures, OperationFigures, RoundId, RunResult, SpanFigures, TrialResult,
     UnreadableHistogram, enough, seconds_seen, server_cpu,
 };
 use schemars::JsonSchema;
@@ -145,7 +145,7 @@ impl FromStr for Figure {
 
 /// The figures of one trial, of all operations together and of each.
 pub(super) struct TrialFigures {
-    pub(super) turn: Turn,
+    pub(super) turn: RoundId,
     /// Acknowledged operations a second, over all operations.
     throughput: f64,
     times: Option<LatencyFigures>,

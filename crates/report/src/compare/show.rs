@@ -10,7 +10,7 @@ use crate::{
     Style,
     notes::{LEFT_OUT, REFUSED_MORE},
     page,
-    table::{Entry, Table, Tone, Worth, numbered, wrapped},
+    table::{Entry, Priority, Table, Tone, numbered, wrapped},
     tables::{bound, ratio},
 };
 
@@ -86,11 +86,11 @@ impl Comparison {
 
     fn conditions(&self, cells: &[String], by: By) -> Table {
         let mut table = Table::new([
-            ("fails if", Worth::Needed),
-            ("cell of B", Worth::Needed),
-            ("B / A", Worth::Needed),
-            ("ruling", Worth::Needed),
-            ("could show", Worth::High),
+            ("fails if", Priority::Needed),
+            ("cell of B", Priority::Needed),
+            ("B / A", Priority::Needed),
+            ("ruling", Priority::Needed),
+            ("could show", Priority::High),
         ]);
         for judged in &self.judged {
             let (word, tone) = match &judged.ruling {
@@ -249,12 +249,12 @@ fn heading(pair: &Pair) -> String {
 
 fn detailed(pair: &Pair) -> Table {
     let mut table = Table::new([
-        ("operation", Worth::Needed),
-        ("figure", Worth::Needed),
-        ("A", Worth::High),
-        ("B", Worth::High),
-        ("B / A", Worth::Needed),
-        ("B is", Worth::Needed),
+        ("operation", Priority::Needed),
+        ("figure", Priority::Needed),
+        ("A", Priority::High),
+        ("B", Priority::High),
+        ("B / A", Priority::Needed),
+        ("B is", Priority::Needed),
     ]);
     for figure in &pair.figures {
         let value =
@@ -317,20 +317,20 @@ fn named(names: Vec<String>, style: Style, table: impl Fn(By) -> Table) -> Strin
 /// One row for each pair, with the figures that matter most for a decision.
 fn summary(pairs: &[Pair], by: By) -> Table {
     const FIGURES: [Figure; 3] = [Figure::Throughput, Figure::P50, Figure::P99];
-    let cells: &[(&str, Worth)] = match by {
+    let cells: &[(&str, Priority)] = match by {
         By::Name => &[
-            ("A", Worth::Needed),
-            ("verdict", Worth::Needed),
-            ("B", Worth::Needed),
-            ("verdict", Worth::Needed),
+            ("A", Priority::Needed),
+            ("verdict", Priority::Needed),
+            ("B", Priority::Needed),
+            ("verdict", Priority::Needed),
         ],
-        By::Number => &[("pair", Worth::Needed), ("A", Worth::Needed), ("B", Worth::Needed)],
+        By::Number => &[("pair", Priority::Needed), ("A", Priority::Needed), ("B", Priority::Needed)],
     };
     let figures = [
-        ("ok/s B / A", Worth::Needed),
-        ("is", Worth::High),
-        ("p50 B / A", Worth::Low),
-        ("p99 B / A", Worth::Middle),
+        ("ok/s B / A", Priority::Needed),
+        ("is", Priority::High),
+        ("p50 B / A", Priority::Low),
+        ("p99 B / A", Priority::Middle),
     ];
     let mut table = Table::new(cells.iter().copied().chain(figures));
     for (place, pair) in pairs.iter().enumerate() {

@@ -8,7 +8,7 @@ use acidtest_results::{
 use acidtest_workloads::Verdict;
 
 use super::{Columns, ratio, resources::cores};
-use crate::table::{Entry, Table, Worth};
+use crate::table::{Entry, Priority, Table};
 
 /// Every search with what it found.
 pub(crate) fn found(result: &RunResult) -> impl Iterator<Item = (&CellResult, &Capacity)> {
@@ -25,17 +25,17 @@ pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
     let growth =
         found(result).any(|(_, found)| found.headroom.as_ref().is_some_and(|room| room.days.is_some()));
     let mut titles = vec![
-        ("verdict", Worth::Needed),
-        ("capacity", Worth::Needed),
-        ("fresh probes", Worth::High),
-        ("interval (95 %)", Worth::Middle),
-        ("even odds (95 %)", Worth::High),
-        ("knee", Worth::Middle),
-        ("stopped by", Worth::Needed),
+        ("verdict", Priority::Needed),
+        ("capacity", Priority::Needed),
+        ("fresh probes", Priority::High),
+        ("interval (95 %)", Priority::Middle),
+        ("even odds (95 %)", Priority::High),
+        ("knee", Priority::Middle),
+        ("stopped by", Priority::Needed),
     ];
-    titles.extend(demand.then_some(("of demand", Worth::Needed)));
-    titles.extend(growth.then_some(("reached in", Worth::High)));
-    titles.extend([("closed loop", Worth::Low), ("probes", Worth::Low)]);
+    titles.extend(demand.then_some(("of demand", Priority::Needed)));
+    titles.extend(growth.then_some(("reached in", Priority::High)));
+    titles.extend([("closed loop", Priority::Low), ("probes", Priority::Low)]);
     let mut table = columns.table(titles);
     for (cell, found) in found(result) {
         let mut row = columns.entries(cell);
@@ -98,8 +98,11 @@ fn stopped_by(limit: &Limit, has_failed: bool) -> String {
 
 /// What guarantees cost in capacity: a row for each guarantee of a search whose grid has the search without it.
 pub(crate) fn capacity_prices(result: &RunResult, columns: &Columns<'_>) -> Table {
-    let mut table =
-        columns.table([("price of", Worth::Needed), ("against", Worth::Low), ("even odds", Worth::Needed)]);
+    let mut table = columns.table([
+        ("price of", Priority::Needed),
+        ("against", Priority::Low),
+        ("even odds", Priority::Needed),
+    ]);
     for (cell, _) in found(result) {
         for guarantee in Priceable::of(result).filter(|guarantee| result.has_baseline(*guarantee, cell)) {
             let price = guarantee.price(cell);
@@ -124,16 +127,16 @@ pub(crate) fn curves(result: &RunResult, columns: &Columns<'_>) -> Table {
     let operations = distinct(
         found(result).flat_map(|(_, found)| &found.curve).flat_map(|figures| figures.times.keys().cloned()),
     );
-    let p99 = operations.iter().map(|name| (format!("{name} p99"), Worth::Needed));
-    let p50 = operations.iter().map(|name| (format!("{name} p50"), Worth::Low));
-    let mut titles = vec![("offered".to_owned(), Worth::Needed), ("held".to_owned(), Worth::Needed)];
+    let p99 = operations.iter().map(|name| (format!("{name} p99"), Priority::Needed));
+    let p50 = operations.iter().map(|name| (format!("{name} p50"), Priority::Low));
+    let mut titles = vec![("offered".to_owned(), Priority::Needed), ("held".to_owned(), Priority::Needed)];
     titles.extend(p99);
-    titles.push(("errors".to_owned(), Worth::High));
+    titles.push(("errors".to_owned(), Priority::High));
     titles.extend(p50);
     titles.extend([
-        ("verdict".to_owned(), Worth::High),
-        ("client CPU".to_owned(), Worth::Middle),
-        ("server CPU".to_owned(), Worth::Middle),
+        ("verdict".to_owned(), Priority::High),
+        ("client CPU".to_owned(), Priority::Middle),
+        ("server CPU".to_owned(), Priority::Middle),
     ]);
     let mut table = columns.table(titles.iter().map(|(title, worth)| (title.as_str(), *worth)));
     for (cell, found) in found(result) {
@@ -174,15 +177,15 @@ pub(crate) fn curves(result: &RunResult, columns: &Columns<'_>) -> Table {
 /// What client, server, disk and locks did where each search stopped, below what they did at about half of that rate.
 pub(crate) fn limits(result: &RunResult, columns: &Columns<'_>) -> Table {
     let mut table = columns.table([
-        ("", Worth::Needed),
-        ("offered", Worth::Needed),
-        ("client CPU", Worth::Needed),
-        ("server CPU", Worth::Needed),
-        ("machine CPU", Worth::High),
-        ("disk written", Worth::High),
-        ("stalled by disk", Worth::Middle),
-        ("lost to conflicts", Worth::High),
-        ("clients busy", Worth::High),
+        ("", Priority::Needed),
+        ("offered", Priority::Needed),
+        ("client CPU", Priority::Needed),
+        ("server CPU", Priority::Needed),
+        ("machine CPU", Priority::High),
+        ("disk written", Priority::High),
+        ("stalled by disk", Priority::Middle),
+        ("lost to conflicts", Priority::High),
+        ("clients busy", Priority::High),
     ]);
     for (cell, found) in found(result) {
         let Some((limit, half)) = found.at_limit_and_half() else { continue };

@@ -17,12 +17,12 @@ use super::{Columns, is_too_wide, ratio};
 use crate::{
     headline::common_durability,
     notes::DISTURBED,
-    table::{Entry, Table, Worth},
+    table::{Entry, Priority, Table},
 };
 
 /// A table with one row for each cell: verdict, throughput and the price of the lock.
 pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
-    use Worth::{High, Low, Middle, Needed};
+    use Priority::{High, Low, Middle, Needed};
     let several = result.cells.iter().any(|cell| cell.trials.len() > 1);
     let lock = Priceable::of(result).find(|guarantee| guarantee.name() == LOCK);
     let lock = lock.filter(|lock| result.cells.iter().any(|cell| result.has_baseline(*lock, cell)));
@@ -32,7 +32,7 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     let columns = columns.without(DURABILITY);
     let own = OwnCounts::of(result);
     let titles = own.titles();
-    let mut others: Vec<(&str, Worth)> = Vec::new();
+    let mut others: Vec<(&str, Priority)> = Vec::new();
     others.extend(levels.then_some((DURABILITY, Needed)));
     others.extend([("verdict", Needed), ("ok/s", Needed)]);
     others.extend(several.then_some([("95 % interval", Middle), ("CV", Low)]).into_iter().flatten());
@@ -140,12 +140,12 @@ impl OwnCounts {
         }
     }
 
-    fn titles(&self) -> Vec<(String, Worth)> {
-        let rates = self.operations.iter().map(|name| (format!("{name}/s"), Worth::High));
-        let gauge = self.gauge.iter().map(|name| (format!("most {name}"), Worth::Middle));
-        let evidence = self.evidence.iter().map(|(name, _)| (name.replace('_', " "), Worth::Middle));
+    fn titles(&self) -> Vec<(String, Priority)> {
+        let rates = self.operations.iter().map(|name| (format!("{name}/s"), Priority::High));
+        let gauge = self.gauge.iter().map(|name| (format!("most {name}"), Priority::Middle));
+        let evidence = self.evidence.iter().map(|(name, _)| (name.replace('_', " "), Priority::Middle));
         // the first share is what the workload is about
-        let worths = std::iter::once(Worth::High).chain(std::iter::repeat(Worth::Middle));
+        let worths = std::iter::once(Priority::High).chain(std::iter::repeat(Priority::Middle));
         let shares = self.shares.iter().zip(worths).map(|((title, ..), worth)| ((*title).to_owned(), worth));
         rates.chain(gauge).chain(evidence).chain(shares).collect()
     }

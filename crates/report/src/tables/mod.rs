@@ -19,7 +19,7 @@ pub(crate) use self::{
     sizes::{demand, sizes},
     times::times,
 };
-use crate::table::{Entry, Table, Worth};
+use crate::table::{Entry, Priority, Table};
 use acidtest_model::figure::{offered, three_digits};
 use acidtest_results::{
     CellResult, OperationFigures, Ratio, RunResult,
@@ -91,8 +91,8 @@ impl<'a> Columns<'a> {
     }
 
     /// A table that begins with these columns and goes on with `rest`.
-    pub(crate) fn table<'b>(&'b self, rest: impl IntoIterator<Item = (&'b str, Worth)>) -> Table {
-        let own = self.header().into_iter().map(|title| (title, Worth::Needed));
+    pub(crate) fn table<'b>(&'b self, rest: impl IntoIterator<Item = (&'b str, Priority)>) -> Table {
+        let own = self.header().into_iter().map(|title| (title, Priority::Needed));
         Table::new(own.chain(rest))
     }
 }

@@ -6,7 +6,7 @@ use acidtest_results::{
 };
 
 use super::{Columns, ratio, unpriced};
-use crate::table::{Entry, Table, Worth};
+use crate::table::{Entry, Priority, Table};
 
 /// Prices of all guarantees except the lock, whose price stands beside the verdict.
 pub(crate) fn prices(result: &RunResult, columns: &Columns<'_>) -> Table {
@@ -20,13 +20,13 @@ pub(crate) fn locks(result: &RunResult, columns: &Columns<'_>) -> Table {
 
 fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> bool) -> Table {
     let mut table = columns.table([
-        ("verdict", Worth::Needed),
-        ("price of", Worth::Needed),
-        ("against", Worth::Low),
-        ("answered/s", Worth::Needed),
-        ("p99", Worth::Middle),
-        ("CPU of clients", Worth::Low),
-        ("CPU of server", Worth::Low),
+        ("verdict", Priority::Needed),
+        ("price of", Priority::Needed),
+        ("against", Priority::Low),
+        ("answered/s", Priority::Needed),
+        ("p99", Priority::Middle),
+        ("CPU of clients", Priority::Low),
+        ("CPU of server", Priority::Low),
     ]);
     for cell in &result.cells {
         let guarantees = Priceable::of(result).filter(|guarantee| wanted(*guarantee));

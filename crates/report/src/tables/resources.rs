@@ -7,7 +7,7 @@ use acidtest_observe::{MachineUse, ProcessUse, Resources};
 use acidtest_results::{CellResult, RunResult};
 
 use super::Columns;
-use crate::table::{Entry, Table, Worth};
+use crate::table::{Entry, Priority, Table};
 
 /// Cores that were kept busy.
 pub(super) fn cores(mean: f64) -> String {
@@ -79,14 +79,14 @@ fn other_roles(cell: &CellResult) -> BTreeSet<&str> {
 /// beside the cell's own.
 pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
     let mut table = columns.table([
-        ("used by", Worth::Needed),
-        ("CPU mean", Worth::Needed),
-        ("CPU max", Worth::Low),
-        ("memory mean", Worth::Low),
-        ("memory max", Worth::High),
-        ("disk read", Worth::Middle),
-        ("disk written", Worth::High),
-        ("stalled (PSI)", Worth::Middle),
+        ("used by", Priority::Needed),
+        ("CPU mean", Priority::Needed),
+        ("CPU max", Priority::Low),
+        ("memory mean", Priority::Low),
+        ("memory max", Priority::High),
+        ("disk read", Priority::Middle),
+        ("disk written", Priority::High),
+        ("stalled (PSI)", Priority::Middle),
     ]);
     for cell in result.cells.iter().filter(|cell| !cell.trials.is_empty()) {
         let measured = cell.measured_trials();

@@ -1,7 +1,7 @@
 //! A table of the scalability law of each sweep over clients.
 
 use super::Columns;
-use crate::table::{Entry, Table, Worth};
+use crate::table::{Entry, Priority, Table};
 use acidtest_model::figure::{percent, rate};
 use acidtest_results::{Coefficient, RunResult, dimensions::CLIENTS, sweeps};
 
@@ -9,14 +9,14 @@ use acidtest_results::{Coefficient, RunResult, dimensions::CLIENTS, sweeps};
 pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {
     let columns = columns.without(CLIENTS);
     let mut table = columns.table([
-        ("clients", Worth::Needed),
-        ("verdict", Worth::Needed),
-        ("λ (ok/s of one)", Worth::Middle),
-        ("σ contention", Worth::High),
-        ("κ coherency", Worth::High),
-        ("peak at", Worth::Needed),
-        ("ok/s there", Worth::High),
-        ("prediction error", Worth::Low),
+        ("clients", Priority::Needed),
+        ("verdict", Priority::Needed),
+        ("λ (ok/s of one)", Priority::Middle),
+        ("σ contention", Priority::High),
+        ("κ coherency", Priority::High),
+        ("peak at", Priority::Needed),
+        ("ok/s there", Priority::High),
+        ("prediction error", Priority::Low),
     ]);
     for sweep in sweeps(result) {
         let (Some(law), Some((&fewest, cell)), Some((&most, _))) =

@@ -8,7 +8,7 @@ use acidtest_results::{CellResult, RunResult, dimensions::NOT_THERE, total};
 use acidtest_workloads::{Medium, TableSize, workload};
 
 use super::Columns;
-use crate::table::{Entry, Table, Worth};
+use crate::table::{Entry, Priority, Table};
 
 /// One row for each cell whose store said how large its table was at the end: how fast it was loaded, its rows, and bytes
 /// for each; and if that is
@@ -17,17 +17,17 @@ pub(crate) fn sizes(result: &RunResult, columns: &Columns<'_>) -> Table {
     let fits = result.plan.fits;
     let demand = demand(result);
     let mut titles = vec![
-        ("loaded/s".to_owned(), Worth::High),
-        ("rows".to_owned(), Worth::Middle),
-        ("data a row".to_owned(), Worth::Middle),
-        ("indexes a row".to_owned(), Worth::Middle),
-        ("all of a row".to_owned(), Worth::Needed),
-        ("kept".to_owned(), Worth::High),
+        ("loaded/s".to_owned(), Priority::High),
+        ("rows".to_owned(), Priority::Middle),
+        ("data a row".to_owned(), Priority::Middle),
+        ("indexes a row".to_owned(), Priority::Middle),
+        ("all of a row".to_owned(), Priority::Needed),
+        ("kept".to_owned(), Priority::High),
     ];
     if let Some(fits) = fits {
-        titles.push((format!("rows in {fits}"), Worth::Needed));
+        titles.push((format!("rows in {fits}"), Priority::Needed));
         titles.extend(
-            demand.map(|PerSecond(rate)| (format!("days of {}/s", three_digits(rate)), Worth::Needed)),
+            demand.map(|PerSecond(rate)| (format!("days of {}/s", three_digits(rate)), Priority::Needed)),
         );
     }
     let none = || NOT_THERE.to_owned();

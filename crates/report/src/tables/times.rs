@@ -3,7 +3,7 @@
 use acidtest_engine::Outcome;
 
 use super::{Columns, each, operations, spans};
-use crate::table::{Entry, Table, Worth};
+use crate::table::{Entry, Priority, Table};
 use acidtest_model::figure::{nanoseconds, rate};
 use acidtest_results::{CellResult, LatencyFigures, RunResult, UnreadableHistogram, dimensions::NOT_THERE};
 
@@ -16,15 +16,15 @@ pub(crate) fn times(
     all: bool,
 ) -> Result<Table, UnreadableHistogram> {
     let mut table = columns.table([
-        ("verdict", Worth::Needed),
-        ("operation", Worth::Needed),
-        ("ok/s", Worth::Middle),
-        ("time", Worth::Needed),
-        ("p50", Worth::High),
-        ("p95", Worth::Low),
-        ("p99", Worth::Needed),
-        ("p99.9", Worth::Low),
-        ("max", Worth::Middle),
+        ("verdict", Priority::Needed),
+        ("operation", Priority::Needed),
+        ("ok/s", Priority::Middle),
+        ("time", Priority::Needed),
+        ("p50", Priority::High),
+        ("p95", Priority::Low),
+        ("p99", Priority::Needed),
+        ("p99.9", Priority::Low),
+        ("max", Priority::Middle),
     ]);
     for cell in &result.cells {
         for name in operations(cell) {

@@ -218,12 +218,12 @@ pub struct Headroom {
     pub date: Option<String>,
     /// Computed: when the table no longer fits into the room that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub room: Option<Room>,
+    pub room: Option<SpaceForecast>,
 }
 
 /// Computed: when a growing table no longer fits into some memory or disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Room {
+pub struct SpaceForecast {
     /// Bytes that a row takes, measured at the highest rate that held.
     pub bytes_a_row: f64,
     /// Rows that an operation adds, measured at the same rate.
@@ -251,7 +251,7 @@ pub enum Next {
 }
 
 /// A search as far as a cell's trials tell it.
-struct Told<'a> {
+struct SearchProgress<'a> {
     search: Option<Search>,
     probes: Vec<(Probe, Observation)>,
     /// Whether the store was lost before the first probe.
@@ -386,7 +386,7 @@ impl CapacityPlan {
 /// Probes of a search on a store whose speed hardly varies.
 const QUIET: u32 = 40;
 
-impl<'a> Told<'a> {
+impl<'a> SearchProgress<'a> {
     /// What the cell's trials tell; `None` if the result is of no search.
     fn by(result: &'a RunResult, cell: &'a CellResult) -> Result<Option<Self>, UnreadableHistogram> {
         let Some(plan) = &result.plan.capacity else { return Ok(None) };
@@ -621,7 +621,7 @@ fn headroom(capacity: &Capacity, cell: &CellResult, result: &RunResult) -> Optio
 }
 
 /// When the rows that come at the demand, with its growth, fill the room that was asked for.
-fn room(capacity: &Capacity, cell: &CellResult, result: &RunResult, demand: f64) -> Option<Room> {
+fn room(capacity: &Capacity, cell: &CellResult, result: &RunResult, demand: f64) -> Option<SpaceForecast> {
     let acidtest_model::Bytes(room) = result.plan.fits?;
     let rate = capacity.carried?;
     let at = |trial: &&TrialResult| trial.rate.is_some_and(|at| is_same(at, rate)) && trial.size.is_some();
@@ -642,7 +642,7 @@ fn room(capacity: &Capacity, cell: &CellResult, result: &RunResult, demand: f64)
     let growth = result.plan.capacity.as_ref()?.growth.map_or(0.0, acidtest_model::Growth::log_per_day);
     // the rows of a demand that grows by e^(growth t): a_day (e^(growth t) - 1) / growth
     let days = if growth > 0.0 { (rows / a_day * growth).ln_1p() / growth } else { rows / a_day };
-    (a_day > 0.0 && bytes_a_row > 0.0 && days.is_finite()).then(|| Room {
+    (a_day > 0.0 && bytes_a_row > 0.0 && days.is_finite()).then(|| SpaceForecast {
         bytes_a_row,
         rows_an_operation,
         days,
@@ -665,7 +665,7 @@ impl RunResult {
     /// # Errors
     /// A histogram that cannot be read.
     pub fn next_probe(&self, cell: &CellResult) -> Result<Next, UnreadableHistogram> {
-        Ok(Told::by(self, cell)?.map_or(Next::Nothing, |told| told.next()))
+        Ok(SearchProgress::by(self, cell)?.map_or(Next::Nothing, |told| told.next()))
     }
 
     /// What the last trial of a search on a cell told, in words; none where it was no probe, or was interrupted.
@@ -696,7 +696,7 @@ impl RunResult {
             }
             Ended::Gone => "the store was lost".to_owned(),
         };
-        let so_far = Told::by(self, cell)?.and_then(|told| told.so_far());
+        let so_far = SearchProgress::by(self, cell)?.and_then(|told| told.so_far());
         Ok(Some(so_far.map_or(ended.clone(), |so_far| format!("{ended} · {so_far}"))))
     }
 
@@ -708,7 +708,7 @@ impl RunResult {
         let found = self
             .cells
             .iter()
-            .map(|cell| Ok(Told::by(self, cell)?.and_then(|told| told.capacity(self))))
+            .map(|cell| Ok(SearchProgress::by(self, cell)?.and_then(|told| told.capacity(self))))
             .collect::<Result<Vec<_>, UnreadableHistogram>>()?;
         for (cell, found) in self.cells.iter_mut().zip(found) {
             cell.capacity = found;

@@ -261,13 +261,13 @@ trait Value: Debug + Sync {
 
 /// Where a value of this type is in a plan.
 #[derive(Debug)]
-struct Place<T> {
+struct Accessors<T> {
     get: fn(&Plan) -> Option<&T>,
     get_mut: fn(&mut Plan) -> &mut T,
     is_usual: fn(&T) -> bool,
 }
 
-impl<T: Clone + Debug + Typed> Value for Place<T> {
+impl<T: Clone + Debug + Typed> Value for Accessors<T> {
     fn is_usual(&self, plan: &Plan) -> bool {
         (self.get)(plan).is_none_or(self.is_usual)
     }
@@ -315,11 +315,11 @@ macro_rules! options {
         pub static OPTIONS: &[PlanOption] = &[$(
             $(PlanOption::new(
                 (stringify!($key), None), ($long, Group::$group), $help, <$type as Typed>::TAKES,
-                &Place::<$type> { get: |plan| Some(&plan.$key), get_mut: |plan| &mut plan.$key, is_usual: is_usual::$key },
+                &Accessors::<$type> { get: |plan| Some(&plan.$key), get_mut: |plan| &mut plan.$key, is_usual: is_usual::$key },
             )$(.$method($($arg)*))*,)*
             $(PlanOption::new(
                 (stringify!($inner), Some(stringify!($table))), ($name, Group::$about), $said, <$of as Typed>::TAKES,
-                &Place::<$of> {
+                &Accessors::<$of> {
                     get: |$plan| $get.map(|table| &table.$inner),
                     get_mut: |$plan| &mut $get_mut.$inner,
                     is_usual: is_usual::$inner,

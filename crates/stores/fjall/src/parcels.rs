@@ -313,7 +313,7 @@ struct Client {
     lock: Lock,
     /// The next id, which all clients of the process share.
     next_id: Arc<AtomicU64>,
-    tally: Tally,
+    tally: ScanCounts,
 }
 
 impl Connector for FjallConnector {
@@ -326,7 +326,7 @@ impl Connector for FjallConnector {
         let next_id = self.files.counter(&self.name);
         // clients that insert meanwhile have raised the counter before, so that it is never lowered
         next_id.fetch_max(following(&table).map_err(words)?, Relaxed);
-        Ok(Client { table, lock: self.lock, next_id, tally: Tally::default() })
+        Ok(Client { table, lock: self.lock, next_id, tally: ScanCounts::default() })
     }
 }
 
@@ -343,14 +343,14 @@ fn following(table: &Table) -> Result<u64, Error> {
 
 /// How many scans each parcel of an insert has, at most [`MOST`]. Its memory is reused.
 #[derive(Default)]
-struct Tally {
+struct ScanCounts {
     /// In the order of the scans that are inserted.
     counts: Vec<u8>,
     /// The places of these scans, in the order of their hashes.
     order: Vec<usize>,
 }
 
-impl Tally {
+impl ScanCounts {
     /// Counts the scans of each parcel by the index, or without one by all scans.
     fn count(&mut self, reads: &impl IndexedReads, scans: &[Scan]) -> Result<(), Error> {
         self.counts.clear();

@@ -19,10 +19,10 @@ use crate::{
     fault::SendState,
     object,
     protocol::{self, Connection, Error, Statement, Value},
-    session::{Bracket, Session, one},
+    session::{Session, UnitOfWork, one},
 };
 
-const TRANSACTION: Bracket = Bracket::Transaction;
+const TRANSACTION: UnitOfWork = UnitOfWork::Transaction;
 
 /// Tuples inserted by one statement.
 const BATCH: usize = 1_000;

@@ -20,10 +20,10 @@ use crate::{
     load::drop_tables,
     object,
     protocol::{self, Connection, Statement},
-    session::{Bracket, Session},
+    session::{Session, UnitOfWork},
 };
 
-const TRANSACTION: Bracket = Bracket::Transaction;
+const TRANSACTION: UnitOfWork = UnitOfWork::Transaction;
 
 /// Consumers' isolation level: at it a search locks the rows that it finds, but not the gaps between, into which
 /// producers insert.

@@ -18,7 +18,7 @@ use crate::{
     load::{self, fields, list, usertable},
     object,
     protocol::{self, Error, Row, Statement, Value},
-    session::{Bracket, OperationResult, Session, one},
+    session::{OperationResult, Session, UnitOfWork, one},
 };
 
 impl RecordsStore for MariaDb {
@@ -156,7 +156,7 @@ struct Connection {
     statements: Statements,
     /// The transaction or table lock around the statements of one update or modify, where the lock mode needs
     /// one.
-    held: Option<Bracket>,
+    held: Option<UnitOfWork>,
     /// The [`SendState`] of a write by itself.
     alone: SendState,
 }
@@ -177,8 +177,9 @@ impl Connector for RecordsConnector {
         if let Some(level) = wanted.isolation {
             look_at_isolation(&mut session, level).await?;
         }
-        let held = (wanted.lock == Lock::Hard)
-            .then(|| if engine.is_transactional() { Bracket::Transaction } else { Bracket::on_table(table) });
+        let held = (wanted.lock == Lock::Hard).then(|| {
+            if engine.is_transactional() { UnitOfWork::Transaction } else { UnitOfWork::on_table(table) }
+        });
         let alone = if engine.is_transactional() { SendState::Write } else { SendState::InPlace };
         Ok(Connection { session, statements, held, alone })
     }
@@ -282,7 +283,7 @@ impl Connection {
     }
 
     async fn all(&mut self, requests: &[Request], answers: &mut [Answer]) -> OperationResult {
-        self.session.begin(&Bracket::Transaction);
+        self.session.begin(&UnitOfWork::Transaction);
         for (request, answer) in requests.iter().zip(answers) {
             match self.step(request, answer, SendState::Nothing, false).await? {
                 Attempt::Ok => {}
@@ -306,7 +307,7 @@ impl Operations for Connection {
 
     async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         let done = self.all(requests, answers).await;
-        let done = self.session.end(&Bracket::Transaction, done).await;
+        let done = self.session.end(&UnitOfWork::Transaction, done).await;
         done.unwrap_or_else(|trouble| trouble)
     }
 
@@ -394,7 +395,7 @@ impl Decided {
     async fn held(
         &self,
         session: &mut Session,
-        bracket: &Bracket,
+        bracket: &UnitOfWork,
         request: &Request,
         answer: &mut Answer,
     ) -> OperationResult {
@@ -451,7 +452,7 @@ async fn modify_in_one(
             Ok(Attempt::Ok)
         }
         // the procedure rolls back by itself, except after errors that end it at once
-        Err(ended) if sent == SendState::Write => Ok(session.give_up(&Bracket::Transaction, ended).await),
+        Err(ended) if sent == SendState::Write => Ok(session.give_up(&UnitOfWork::Transaction, ended).await),
         Err(ended) => Err(ended),
     }
 }

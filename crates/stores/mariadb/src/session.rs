@@ -14,14 +14,14 @@ pub(crate) type OperationResult = Result<Attempt, Attempt>;
 
 /// The transaction or table lock that makes several statements one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Bracket {
+pub(crate) enum UnitOfWork {
     /// From START TRANSACTION to COMMIT or ROLLBACK.
     Transaction,
     /// A write lock on a table, for engines without transactions: the statement that takes it.
     TableLock(String),
 }
 
-impl Bracket {
+impl UnitOfWork {
     /// A write lock on this table.
     pub(crate) fn on_table(table: &str) -> Self {
         Self::TableLock(format!("LOCK TABLES {table} WRITE"))
@@ -75,7 +75,7 @@ pub(crate) struct Session {
     /// The server's session as it was then.
     state: SessionState,
     /// The bracket that is to be opened together with the next statement.
-    opening: Option<Bracket>,
+    opening: Option<UnitOfWork>,
 }
 
 impl Session {
@@ -180,7 +180,7 @@ impl Session {
     /// would run each as a transaction by itself.
     pub(crate) async fn write_and_keep<'v>(
         &mut self,
-        bracket: &Bracket,
+        bracket: &UnitOfWork,
         statement: Statement,
         values: impl IntoIterator<Item = Value<'v>>,
     ) -> Result<(), Attempt> {
@@ -201,12 +201,12 @@ impl Session {
     }
 
     /// Begins a bracket, together with the statement that comes next.
-    pub(crate) fn begin(&mut self, bracket: &Bracket) {
+    pub(crate) fn begin(&mut self, bracket: &UnitOfWork) {
         self.opening = Some(bracket.clone());
     }
 
     /// Commits or unlocks after success; rolls back or unlocks after any other outcome.
-    pub(crate) async fn end(&mut self, bracket: &Bracket, done: OperationResult) -> OperationResult {
+    pub(crate) async fn end(&mut self, bracket: &UnitOfWork, done: OperationResult) -> OperationResult {
         match done {
             Ok(Attempt::Ok) => self.keep(bracket).await.map(|()| Attempt::Ok),
             Ok(outcome) | Err(outcome) => Ok(self.give_up(bracket, outcome).await),
@@ -214,7 +214,7 @@ impl Session {
     }
 
     /// Commits or unlocks.
-    pub(crate) async fn keep(&mut self, bracket: &Bracket) -> Result<(), Attempt> {
+    pub(crate) async fn keep(&mut self, bracket: &UnitOfWork) -> Result<(), Attempt> {
         if self.opening.take().is_some() {
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Session {
     /// Ends a transaction that was not told to commit, or gives up the table lock. Nothing takes effect even if
     /// nobody answers, but the connection is of no more use then. A rollback is needed after errors too: some
     /// leave the transaction of their statement open, such as a lock wait that timed out.
-    pub(crate) async fn give_up(&mut self, bracket: &Bracket, outcome: Attempt) -> Attempt {
+    pub(crate) async fn give_up(&mut self, bracket: &UnitOfWork, outcome: Attempt) -> Attempt {
         if self.opening.take().is_some() || is_lost(&outcome) {
             return outcome;
         }
@@ -241,7 +241,7 @@ fn unsent(error: &Error) -> Attempt {
 
 /// Fails if the bracket before a statement was not begun. A statement that was sent behind it then ran by itself, and may
 /// have changed something.
-fn begun(bracket: &Bracket, answers: Answers<'_>, may_write: bool) -> Result<(), Attempt> {
+fn begun(bracket: &UnitOfWork, answers: Answers<'_>, may_write: bool) -> Result<(), Attempt> {
     answers.get(0).map(|_| ()).map_err(|error| {
         let trouble = fault::attempt(error, SendState::Nothing);
         let by_itself = bracket.kept_writes(&Ok(()));
@@ -312,7 +312,7 @@ mod tests {
 
     /// How a write ends that was sent together with the end of its bracket, if the server answers them so and agrees to whatever
     /// it is told then; it closes the connection in the place of an empty answer.
-    fn written(bracket: &Bracket, write: Vec<u8>, end: Vec<u8>) -> Attempt {
+    fn written(bracket: &UnitOfWork, write: Vec<u8>, end: Vec<u8>) -> Attempt {
         let closes = end.is_empty();
         let sayings = [[write, end].concat(), changed(0)];
         with_session(&sayings[..if closes { 1 } else { 2 }], async |session, statement| {
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_write_sent_with_its_commit_ends_as_both_were_answered() {
-        let written = |write, commit| written(&Bracket::Transaction, write, commit);
+        let written = |write, commit| written(&UnitOfWork::Transaction, write, commit);
         assert_eq!(written(changed(1), changed(0)), Attempt::Ok);
         assert!(is_failed(&written(changed(0), changed(0))));
         assert!(is_unknown(&written(changed(2), changed(0))));
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_write_under_a_table_lock_stays_where_it_is_not_unlocked() {
-        let lock = Bracket::on_table("t");
+        let lock = UnitOfWork::on_table("t");
         let written = |write, unlock| written(&lock, write, unlock);
         assert_eq!(written(changed(1), changed(0)), Attempt::Ok);
         assert!(is_failed(&written(failed(1114, "HY000"), changed(0))));
@@ -369,14 +369,14 @@ mod tests {
     #[test]
     fn what_was_not_told_to_keep_a_write_has_kept_it_only_in_place() {
         let unsent = Error::NotSent("closed".to_owned());
-        let lock = Bracket::on_table("t");
-        assert_eq!(Bracket::Transaction.kept_writes(&Err(unsent.clone())), SendState::Nothing);
+        let lock = UnitOfWork::on_table("t");
+        assert_eq!(UnitOfWork::Transaction.kept_writes(&Err(unsent.clone())), SendState::Nothing);
         assert_eq!(
-            Bracket::Transaction.kept_writes(&Err(Error::Lost("closed".to_owned()))),
+            UnitOfWork::Transaction.kept_writes(&Err(Error::Lost("closed".to_owned()))),
             SendState::Write
         );
         assert_eq!(lock.kept_writes(&Err(unsent.clone())), SendState::InPlace);
-        assert!(!is_unknown(&Bracket::Transaction.not_kept(&unsent)));
+        assert!(!is_unknown(&UnitOfWork::Transaction.not_kept(&unsent)));
         assert!(is_unknown(&lock.not_kept(&unsent)));
     }
 
@@ -385,10 +385,10 @@ mod tests {
         let first = |said: Vec<u8>| {
             let closes = said.is_empty();
             with_session(&[said, changed(0)][..if closes { 1 } else { 2 }], async |session, statement| {
-                session.begin(&Bracket::Transaction);
+                session.begin(&UnitOfWork::Transaction);
                 match session.run(statement, ONE, SendState::Nothing).await {
                     Ok(rows) if rows.count() == 1 => {
-                        session.keep(&Bracket::Transaction).await.err().unwrap_or(Attempt::Ok)
+                        session.keep(&UnitOfWork::Transaction).await.err().unwrap_or(Attempt::Ok)
                     }
                     Ok(_) => Attempt::Refused,
                     Err(trouble) => trouble,
@@ -411,7 +411,7 @@ mod tests {
     fn a_bracket_that_begins_with_a_read_fails_without_effect() {
         for said in [Vec::new(), changed(0), [failed(1792, "25006"), changed(0)].concat()] {
             let ended = with_session(&[said], async |session, statement| {
-                session.begin(&Bracket::Transaction);
+                session.begin(&UnitOfWork::Transaction);
                 session.read(statement, ONE).await.map_or_else(|trouble| trouble, |_| Attempt::Ok)
             });
             assert!(matches!(ended, Attempt::Failed(_)), "{ended:?}");
@@ -422,10 +422,10 @@ mod tests {
     #[test]
     fn a_bracket_without_a_statement_costs_nothing() {
         let ended = with_session(&[], async |session, _| {
-            session.begin(&Bracket::Transaction);
-            session.end(&Bracket::Transaction, Ok(Attempt::Ok)).await.unwrap();
-            session.begin(&Bracket::Transaction);
-            session.give_up(&Bracket::Transaction, Attempt::Conflict).await
+            session.begin(&UnitOfWork::Transaction);
+            session.end(&UnitOfWork::Transaction, Ok(Attempt::Ok)).await.unwrap();
+            session.begin(&UnitOfWork::Transaction);
+            session.give_up(&UnitOfWork::Transaction, Attempt::Conflict).await
         });
         assert_eq!(ended, Attempt::Conflict);
     }

@@ -51,7 +51,7 @@ pub(crate) struct World {
     changes: AtomicU64,
     is_sound: AtomicBool,
     presence: Mutex<Availability>,
-    told: Mutex<Told>,
+    told: Mutex<ToldTrial>,
     history: Option<Mutex<History>>,
 }
 
@@ -67,9 +67,9 @@ struct Availability {
 
 /// The trial that is told of each outage as of a crash, while it has its effect.
 #[derive(Default)]
-struct Told(Option<Arc<dyn WorkloadTrial>>);
+struct ToldTrial(Option<Arc<dyn WorkloadTrial>>);
 
-impl fmt::Debug for Told {
+impl fmt::Debug for ToldTrial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "a trial" } else { "nobody" })
     }

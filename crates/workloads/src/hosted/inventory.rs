@@ -5,7 +5,7 @@ use std::time::Duration;
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{Lock, StoreError, Task};
 
-use super::{HostWay, Hosted, HostedConnection, Purpose, Served, not_here};
+use super::{HostRoute, Hosted, HostedConnection, Purpose, Served, not_here};
 use crate::{
     Place,
     inventory::{
@@ -36,7 +36,7 @@ impl Operations for HostedConnection {
     }
 }
 
-impl Connector for HostWay {
+impl Connector for HostRoute {
     type Connection = HostedConnection;
 
     async fn connect(&self) -> Result<HostedConnection, String> {
@@ -50,7 +50,7 @@ impl InventoryStore for Hosted {
     }
 
     fn client(&self, _: &Place, _: Lock, scenario: Scenario) -> ClientTask {
-        task(self.way(Purpose::Client), scenario)
+        task(self.route(Purpose::Client), scenario)
     }
 
     fn stock<'a>(&'a self, _: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {

@@ -3,7 +3,7 @@
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{StoreError, Task};
 
-use super::{HostWay, Hosted, HostedConnection, Purpose, Served, not_here};
+use super::{HostRoute, Hosted, HostedConnection, Purpose, Served, not_here};
 use crate::{
     LoadProgress, Place,
     join::{Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder, task},
@@ -24,7 +24,7 @@ impl Operations for HostedConnection {
     }
 }
 
-impl Connector for HostWay {
+impl Connector for HostRoute {
     type Connection = HostedConnection;
 
     async fn connect(&self) -> Result<HostedConnection, String> {
@@ -58,7 +58,7 @@ impl JoinStore for Hosted {
     }
 
     fn client(&self, _: &Place, _: u8, scenario: Scenario) -> ClientTask {
-        task(self.way(Purpose::Client), scenario)
+        task(self.route(Purpose::Client), scenario)
     }
 
     fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {

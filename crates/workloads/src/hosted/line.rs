@@ -274,7 +274,7 @@ pub(super) mod tests {
         });
         let hosted = Hosted { address, trial: Some(trial()), ordered: false };
         block_on(async {
-            let mut connection = hosted.way(Purpose::Client).connect().await.unwrap();
+            let mut connection = hosted.route(Purpose::Client).connect().await.unwrap();
             let mut taken = Vec::new();
             assert_eq!(connection.capture(&WANTED, &mut taken).await, Attempt::Ok);
             assert_eq!(taken, [WANTED.withdrawal(1, 2), WANTED.withdrawal(3, 1)]);

@@ -171,19 +171,19 @@ impl Hosted {
     }
 
     /// The way of one client to the host.
-    fn way(&self, purpose: fn(HostedTrial) -> Purpose) -> HostWay {
-        HostWay { address: self.address.clone(), purpose: self.trial.clone().map(purpose) }
+    fn route(&self, purpose: fn(HostedTrial) -> Purpose) -> HostRoute {
+        HostRoute { address: self.address.clone(), purpose: self.trial.clone().map(purpose) }
     }
 }
 
 /// How one client reaches the host: the connector of every workload.
 #[derive(Clone, Debug)]
-pub(crate) struct HostWay {
+pub(crate) struct HostRoute {
     address: Address,
     purpose: Option<Purpose>,
 }
 
-impl HostWay {
+impl HostRoute {
     async fn open(&self) -> Result<HostedConnection, String> {
         let purpose = self.purpose.as_ref().ok_or("the host was reached for no trial")?;
         let opened = HostLine::open(&self.address, purpose).await;

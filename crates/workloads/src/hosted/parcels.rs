@@ -5,7 +5,7 @@ use std::time::Duration;
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{StoreError, Task};
 
-use super::{HostWay, Hosted, HostedConnection, Purpose, Served, not_here};
+use super::{HostRoute, Hosted, HostedConnection, Purpose, Served, not_here};
 use crate::{
     LoadProgress, Place, TableSize,
     parcels::{
@@ -49,7 +49,7 @@ impl Operations for HostedConnection {
     }
 }
 
-impl Connector for HostWay {
+impl Connector for HostRoute {
     type Connection = HostedConnection;
 
     async fn connect(&self) -> Result<HostedConnection, String> {
@@ -69,7 +69,7 @@ impl ParcelsStore for Hosted {
     }
 
     fn client(&self, _: &Place, _: &Requirements, scenario: Scenario) -> ClientTask {
-        task(self.way(Purpose::Client), scenario)
+        task(self.route(Purpose::Client), scenario)
     }
 
     fn state<'a>(&'a self, _: &'a Place, _: &'a mut ScanVisitor<'_>) -> Task<'a, Result<(), StoreError>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 use acidtest_model::{EffectiveSettings, StoreError, Task};
 
-use super::{HostWay, Hosted, HostedConnection, Purpose, Served, not_here, serve, unasked};
+use super::{HostRoute, Hosted, HostedConnection, Purpose, Served, not_here, serve, unasked};
 use crate::{
     LoadProgress, Place,
     queue::{
@@ -108,8 +108,8 @@ impl Subscriber for HostedConnection {
 }
 
 struct HostedConnector {
-    publisher: HostWay,
-    subscriber: HostWay,
+    publisher: HostRoute,
+    subscriber: HostRoute,
 }
 
 impl Connector for HostedConnector {
@@ -147,8 +147,8 @@ impl QueueStore for Hosted {
 
     fn client(&self, _: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector = HostedConnector {
-            publisher: self.way(Purpose::Publisher),
-            subscriber: self.way(Purpose::Subscriber),
+            publisher: self.route(Purpose::Publisher),
+            subscriber: self.route(Purpose::Subscriber),
         };
         task(connector, scenario, *wanted, self.ordered)
     }
@@ -262,8 +262,8 @@ mod tests {
             block_on(served(line));
         });
         let hosted = Hosted { address, trial: Some(trial()), ordered: false };
-        let publisher = hosted.way(Purpose::Publisher);
-        let connector = HostedConnector { publisher, subscriber: hosted.way(Purpose::Subscriber) };
+        let publisher = hosted.route(Purpose::Publisher);
+        let connector = HostedConnector { publisher, subscriber: hosted.route(Purpose::Subscriber) };
         let done = block_on(work(connector));
         host.join().unwrap();
         done

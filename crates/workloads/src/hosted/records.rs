@@ -5,7 +5,7 @@ use std::time::Duration;
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{StoreError, Task};
 
-use super::{HostWay, Hosted, HostedConnection, Purpose, Served, not_here};
+use super::{HostRoute, Hosted, HostedConnection, Purpose, Served, not_here};
 use crate::{
     LoadProgress, Place,
     records::{
@@ -44,7 +44,7 @@ impl Operations for HostedConnection {
     }
 }
 
-impl Connector for HostWay {
+impl Connector for HostRoute {
     type Connection = HostedConnection;
 
     async fn connect(&self) -> Result<HostedConnection, String> {
@@ -63,7 +63,7 @@ impl RecordsStore for Hosted {
     }
 
     fn client(&self, _: &Place, _: &Requirements, scenario: Scenario) -> ClientTask {
-        task(self.way(Purpose::Client), scenario)
+        task(self.route(Purpose::Client), scenario)
     }
 
     fn state<'a>(

@@ -90,8 +90,8 @@ pub(super) struct Ledger {
     in_order: bool,
     epochs: Epochs,
     moments: Moments,
-    regular: Dealt,
-    eighths: Dealt,
+    regular: ScanSequence,
+    eighths: ScanSequence,
     /// The counts of each parcel that were acknowledged, a bit each, from the first parcel on whose scans were not all
     /// loaded.
     taken: Pieces<AtomicU8>,
@@ -100,7 +100,7 @@ pub(super) struct Ledger {
 
 /// Scans of one sort, whose numbers are dealt in order.
 #[derive(Debug)]
-struct Dealt {
+struct ScanSequence {
     part: Part,
     /// How each insert has ended, by index.
     states: Pieces<AtomicU64>,
@@ -110,7 +110,7 @@ struct Dealt {
     elsewhere: AtomicU64,
 }
 
-impl Dealt {
+impl ScanSequence {
     fn new(part: Part) -> Self {
         Self { part, states: Pieces::new(), drawn: AtomicU64::new(0), elsewhere: AtomicU64::new(0) }
     }
@@ -199,8 +199,8 @@ impl Ledger {
             in_order,
             epochs: Epochs::default(),
             moments: Moments::default(),
-            regular: Dealt::new(part),
-            eighths: Dealt::new(part),
+            regular: ScanSequence::new(part),
+            eighths: ScanSequence::new(part),
             taken: Pieces::new(),
             counts: Counts::default(),
         }

@@ -70,7 +70,7 @@ impl Stream {
 
     /// The place within its block to which a place is moved: a permutation of the block.
     fn shuffled(&self, block: u64, place: u64) -> u64 {
-        let square = Square::around(self.block());
+        let square = FeistelDomain::around(self.block());
         let mut place = place;
         loop {
             let mut halves = square.halves(place);
@@ -86,7 +86,7 @@ impl Stream {
 
     /// The place that is moved to this one.
     fn unshuffled(&self, block: u64, place: u64) -> u64 {
-        let square = Square::around(self.block());
+        let square = FeistelDomain::around(self.block());
         let mut place = place;
         loop {
             let mut halves = square.halves(place);
@@ -110,12 +110,12 @@ impl Stream {
 /// The places of a Feistel network: a square that is a little larger than a block. Whoever leaves the block goes on until
 /// back in it.
 #[derive(Clone, Copy)]
-struct Square {
+struct FeistelDomain {
     /// Bits of half a place.
     half: u32,
 }
 
-impl Square {
+impl FeistelDomain {
     fn around(block: u64) -> Self {
         Self { half: (u64::BITS - (block - 1).leading_zeros()).div_ceil(2).max(1) }
     }

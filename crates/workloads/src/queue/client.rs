@@ -107,7 +107,7 @@ impl TrialLedger for Scenario {
 
 /// A message to be published. Its memory is reused.
 #[derive(Debug)]
-struct Draft {
+struct OutgoingMessage {
     id: Id,
     message: Message,
 }
@@ -131,7 +131,7 @@ impl<C: Connector> Producer<C> {
 }
 
 impl<C: Connector> Pipeline for Producer<C> {
-    type Operation = Draft;
+    type Operation = OutgoingMessage;
 
     fn depth(&self) -> usize {
         self.wanted.delivery.unanswered() as usize
@@ -141,20 +141,20 @@ impl<C: Connector> Pipeline for Producer<C> {
         self.wanted.delivery.ack != Ack::Transaction
     }
 
-    fn draw(&mut self) -> Option<Draft> {
+    fn draw(&mut self) -> Option<OutgoingMessage> {
         let id = self.next;
         self.next.sequence += 1;
         let mut message = self.spare.pop().unwrap_or_default();
         self.scenario.ledger.sending(id);
         message.write(id, self.scenario.now(), self.wanted.message_bytes as usize);
-        Some(Draft { id, message })
+        Some(OutgoingMessage { id, message })
     }
 
-    fn kind(_: &Draft) -> usize {
+    fn kind(_: &OutgoingMessage) -> usize {
         PUBLISH
     }
 
-    async fn send(&mut self, draft: &Draft) -> Result<(), Fault> {
+    async fn send(&mut self, draft: &OutgoingMessage) -> Result<(), Fault> {
         match &mut self.connection {
             Some(connection) => connection.send(&draft.message).await,
             None => Err(Fault::lost("no connection")),
@@ -168,7 +168,7 @@ impl<C: Connector> Pipeline for Producer<C> {
         }
     }
 
-    fn account(&mut self, draft: Draft, outcome: Outcome) {
+    fn account(&mut self, draft: OutgoingMessage, outcome: Outcome) {
         let how = match outcome {
             Outcome::Ok => PublishState::Ok,
             Outcome::Unknown => PublishState::Sent,

@@ -55,14 +55,14 @@ impl Scenario {
 
 /// The state that an operation must find, by what was acknowledged before it was sent.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct ExpectedState {
     newest: WrittenVersion,
     is_there: bool,
     /// The epoch of the server before it was sent.
     epoch: Epoch,
 }
 
-impl Known {
+impl ExpectedState {
     /// Whether all that is known, and the operation itself, was within the epoch of the server that there is `now`.
     fn is_of(&self, now: Epoch) -> bool {
         self.epoch == now && self.newest.epoch().lasts(now)
@@ -73,7 +73,7 @@ impl Known {
 #[derive(Debug, Default)]
 struct Operation {
     requests: Vec<Request>,
-    known: Vec<Known>,
+    known: Vec<ExpectedState>,
 }
 
 impl Operation {
@@ -81,7 +81,7 @@ impl Operation {
     /// none was to be inserted. Scans do not matter here: a store never refuses one.
     fn must_find(&self) -> bool {
         let mut each = self.requests.iter().zip(&self.known);
-        let may_not_find = |(request, known): (&Request, &Known)| match request.action {
+        let may_not_find = |(request, known): (&Request, &ExpectedState)| match request.action {
             Action::Scan => false,
             Action::Insert => true,
             Action::Read | Action::Update | Action::Modify => !known.is_there,
@@ -124,7 +124,7 @@ impl<C: Connector> RecordsClient<C> {
     }
 
     /// Draws the next request, reusing the memory of an old one.
-    fn request(&mut self, request: &mut Request) -> Known {
+    fn request(&mut self, request: &mut Request) -> ExpectedState {
         let Scenario { ledger, mix, layout, scan_max, .. } = &self.scenario;
         let epoch = ledger.epoch();
         request.action = mix.action(self.rng.random());
@@ -145,10 +145,10 @@ impl<C: Connector> RecordsClient<C> {
             Action::Scan => request.number < layout.records,
             _ => ledger.is_there(request.number),
         };
-        Known { newest: ledger.newest(request.number), is_there, epoch }
+        ExpectedState { newest: ledger.newest(request.number), is_there, epoch }
     }
 
-    fn note(&self, request: &Request, known: Known, answer: &Answer, outcome: Outcome) {
+    fn note(&self, request: &Request, known: ExpectedState, answer: &Answer, outcome: Outcome) {
         let ledger = &self.scenario.ledger;
         let epoch = known.epoch.until(ledger.epoch());
         // a torn record counts however the operation that read it ended
@@ -176,7 +176,7 @@ impl<C: Connector> RecordsClient<C> {
 
     /// Looks at the records that were read, after the clock has stopped. A scan does not say which record is which,
     /// so versions are not checked there.
-    fn look(&self, request: &Request, known: Known, answer: &Answer) {
+    fn look(&self, request: &Request, known: ExpectedState, answer: &Answer) {
         let Scenario { ledger, layout, .. } = &self.scenario;
         let is_within_epoch = known.is_of(ledger.epoch());
         let mut found = answer.torn_records();
@@ -505,7 +505,7 @@ mod tests {
             let mut operation = Operation::default();
             for &(action, is_there) in asked {
                 operation.requests.push(Request { action, ..Request::default() });
-                operation.known.push(Known { is_there, ..Known::default() });
+                operation.known.push(ExpectedState { is_there, ..ExpectedState::default() });
             }
             assert_eq!(operation.must_find(), must_find, "{asked:?}");
         }

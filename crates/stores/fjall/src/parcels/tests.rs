@@ -122,7 +122,7 @@ fn a_stale_count_is_a_conflict_unless_unprotected() {
             || wait(FjallConnector::of(&store.files, &single.place, single.wanted).connect()).unwrap();
         let (one, mut other) = (connect(), connect());
         let scans = [single.scan(5)];
-        let mut tally = Tally::default();
+        let mut tally = ScanCounts::default();
         let counted = one.table.begin().unwrap();
         let transaction = if lock == Lock::None {
             tally.count(&one.table.snapshot(), &scans).unwrap();

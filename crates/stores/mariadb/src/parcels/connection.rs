@@ -13,7 +13,7 @@ use crate::{
     columns::{Columns, number, text},
     fault::{self, DUPLICATE, SendState},
     protocol::{Error, Rows, Statement, Value},
-    session::{Bracket, OperationResult, Session, is_lost},
+    session::{OperationResult, Session, UnitOfWork, is_lost},
 };
 
 /// Error 1644: a procedure says by itself that it has failed.
@@ -105,7 +105,7 @@ impl Insert<'_> {
 
     async fn bracketed(
         &mut self,
-        bracket: &Bracket,
+        bracket: &UnitOfWork,
         count: &Statement,
         insert: &Statement,
     ) -> OperationResult {
@@ -222,7 +222,7 @@ impl Insert<'_> {
             }
             Err(ended) => {
                 // the procedure rolls back and unlocks by itself, except after errors that end it at once
-                let ended = session.give_up(&Bracket::Transaction, ended).await;
+                let ended = session.give_up(&UnitOfWork::Transaction, ended).await;
                 Err(self.release_after(ended).await)
             }
         }

@@ -11,7 +11,7 @@ use crate::{
     engine::Engine,
     fault::SendState,
     protocol::{Connection, Error, Statement},
-    session::Bracket,
+    session::UnitOfWork,
 };
 
 /// How long an insert waits for a parcel that another client has locked, in seconds; less in the tests of this crate, one
@@ -62,7 +62,7 @@ pub(crate) enum Guard {
     /// A lock of the parcel's name, which the server keeps until it is given back: hard lock.
     Named(Statement),
     /// A lock on the table: hard lock on an engine without transactions.
-    Table(Bracket),
+    Table(UnitOfWork),
 }
 
 /// How far an id is above the one before, where so many rows are inserted at once.
@@ -112,7 +112,7 @@ impl Statements {
                     Lock::Hard if engine.is_transactional() => {
                         Guard::Named(conn.prepare(&format!("SELECT GET_LOCK(?, {PATIENCE})")).await?)
                     }
-                    Lock::Hard => Guard::Table(Bracket::on_table(table)),
+                    Lock::Hard => Guard::Table(UnitOfWork::on_table(table)),
                     _ => Guard::None,
                 },
             },

@@ -8,15 +8,15 @@ use std::{
 };
 
 use acidtest_model::NegotiatedTls;
-use acidtest_transport::{Heard, Pipelined, Requests, Wire};
+use acidtest_transport::{Pipelined, Received, Requests, Wire};
 use bytes::{BufMut, BytesMut};
 use mysql_common::constants::{Command, CursorType};
 
 use super::{
     Answers, Error, Rows, ServerError, Value,
     answer::{Answer, Column, Found},
-    coming::{Agreed, Coming, is_error},
     packet::{HEADER, Next, Packets, put},
+    partial_answer::{Agreed, PartialAnswer, is_error},
 };
 
 /// A statement that is prepared on a connection, and known there alone.
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     statements: Vec<Known>,
     requests: Requests<Request>,
     /// What has come of the answer to the oldest.
-    coming: Coming,
+    coming: PartialAnswer,
     pub(super) answers: VecDeque<Answer>,
     pub(super) found: Found,
     /// The session of the server, as its greeting names it.
@@ -78,7 +78,7 @@ impl Connection {
             agreed,
             statements: Vec::new(),
             requests: Requests::default(),
-            coming: Coming::default(),
+            coming: PartialAnswer::default(),
             answers: VecDeque::new(),
             found: Found::default(),
             session,
@@ -243,7 +243,7 @@ impl Connection {
 
     /// Notes how a request has ended, with what has come.
     fn note(&mut self, kind: RequestKind, outcome: Result<(), Error>) {
-        let Coming { is_begun, first_row, count, last_insert_id, statement, columns, .. } =
+        let PartialAnswer { is_begun, first_row, count, last_insert_id, statement, columns, .. } =
             mem::take(&mut self.coming);
         match (kind, statement) {
             (RequestKind::Run(statement), _) if is_begun => {
@@ -270,16 +270,16 @@ impl Pipelined for Connection {
         (&mut self.wire, &mut self.requests)
     }
 
-    fn hear(&mut self) -> Result<Heard, String> {
+    fn hear(&mut self) -> Result<Received, String> {
         if !self.coming.is_begun && !self.packets.is_within() {
             self.packets.number = self.requests.oldest(&self.wire).map_or(0, |oldest| oldest.answer);
         }
         match self.packets.next(&mut self.wire) {
-            Next::Missing(missing) => Ok(Heard::Missing(missing)),
+            Next::Missing(missing) => Ok(Received::Missing(missing)),
             Next::Whole { length, in_order } => {
                 let taken = self.take(length, in_order);
                 self.wire.take(HEADER + length);
-                taken.map(|()| Heard::Frame)
+                taken.map(|()| Received::Frame)
             }
         }
     }

@@ -23,8 +23,8 @@ use mysql_common::{
 
 use super::{
     Connection, Error, ServerError,
-    coming::{Agreed, is_error},
     packet::{HEADER, Next, Packets, put},
+    partial_answer::{Agreed, is_error},
 };
 
 /// Longest packet before the login is done: a stranger must not take memory without end.

@@ -10,11 +10,11 @@
 //! (`MARIADB_CLIENT_CACHE_METADATA`). Compression and `LOCAL INFILE` are not asked for.
 
 mod answer;
-mod coming;
 mod connection;
 mod error;
 mod login;
 mod packet;
+mod partial_answer;
 #[cfg(test)]
 pub(crate) mod tests;
 mod value;

@@ -20,7 +20,7 @@ use serde_json::json;
 use super::UserKey;
 use super::{
     Error, Message,
-    wire::{self, Op, Places, Split},
+    wire::{self, Op, Parsed, Places},
 };
 
 /// Bytes that may have arrived and not been taken by a caller until no more are read, so that the server has to
@@ -349,7 +349,7 @@ impl Connection {
             return Poll::Ready(Err(error.clone()));
         }
         let missing = match wire::split(self.wire.unread()) {
-            Ok(Split::Missing(missing)) => missing,
+            Ok(Parsed::Missing(missing)) => missing,
             _ => 0,
         };
         self.wire.clear_away();
@@ -375,9 +375,9 @@ impl Connection {
     fn hear(&mut self) -> Result<Option<ServerEvent>, Error> {
         loop {
             let (op, length) = match wire::split(self.wire.unread()) {
-                Ok(Split::Whole(op, length)) => (op, length),
+                Ok(Parsed::Whole(op, length)) => (op, length),
                 // events that arrived before the connection ended are returned first
-                Ok(Split::Missing(_)) => return self.ended.clone().map_or(Ok(None), Err),
+                Ok(Parsed::Missing(_)) => return self.ended.clone().map_or(Ok(None), Err),
                 Err(error) => return Err(self.ended.get_or_insert(error).clone()),
             };
             let start = self.wire.taken();
@@ -450,7 +450,7 @@ fn inbox() -> Result<String, Error> {
 
 /// The first error message of the server in bytes that arrived and were not parsed yet.
 fn parting_words(mut unread: &[u8]) -> Option<String> {
-    while let Ok(Split::Whole(op, length)) = wire::split(unread) {
+    while let Ok(Parsed::Whole(op, length)) = wire::split(unread) {
         if let Op::Error(place) = op {
             return Some(words(unread.get(place)));
         }

@@ -39,7 +39,7 @@ pub(super) struct Places {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Split {
+pub(super) enum Parsed {
     /// The command, and its length in bytes.
     Whole(Op, usize),
     /// The command is not whole yet: at least this number of bytes is missing.
@@ -47,10 +47,10 @@ pub(super) enum Split {
 }
 
 /// Parses the first command in the bytes that have arrived.
-pub(super) fn split(bytes: &[u8]) -> Result<Split, Error> {
+pub(super) fn split(bytes: &[u8]) -> Result<Parsed, Error> {
     let Some(newline) = bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\n') else {
         return if bytes.len() < LINE_MAX {
-            Ok(Split::Missing(1))
+            Ok(Parsed::Missing(1))
         } else {
             Err(Error::Protocol(format!("a line of more than {LINE_MAX} bytes")))
         };
@@ -73,7 +73,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Split, Error> {
         "-ERR" => Op::Error(rest),
         _ => return Err(garbage()),
     };
-    Ok(Split::Whole(op, after))
+    Ok(Parsed::Whole(op, after))
 }
 
 /// Parses `MSG subject sid [reply] size` or `HMSG subject sid [reply] headers size`, with the bytes and the line's
@@ -84,7 +84,7 @@ fn message(
     mut words: impl Iterator<Item = Range<usize>>,
     start: usize,
     headers: bool,
-) -> Result<Split, Error> {
+) -> Result<Parsed, Error> {
     let garbage = || Error::Protocol(format!("{line:?} is not the head of a message"));
     let mut next = || words.next();
     let (subject, _subscription) = (next().ok_or_else(garbage)?, next().ok_or_else(garbage)?);
@@ -106,13 +106,13 @@ fn message(
     let end = start + size;
     let whole = end + NEWLINE.len();
     if let Some(missing) = whole.checked_sub(bytes.len()).filter(|missing| *missing > 0) {
-        return Ok(Split::Missing(missing));
+        return Ok(Parsed::Missing(missing));
     }
     if bytes.get(end..whole) != Some(NEWLINE) {
         return Err(Error::Protocol(format!("a message that does not end where {line:?} says")));
     }
     let places = Places { subject, reply, headers: start..start + head, payload: start + head..end };
-    Ok(Split::Whole(Op::Message(places), whole))
+    Ok(Parsed::Whole(Op::Message(places), whole))
 }
 
 /// The ranges of a line's words.
@@ -192,8 +192,8 @@ mod tests {
 
     fn whole(bytes: &[u8]) -> (Op, usize) {
         match split(bytes).unwrap() {
-            Split::Whole(op, length) => (op, length),
-            Split::Missing(missing) => panic!("{missing} bytes are missing"),
+            Parsed::Whole(op, length) => (op, length),
+            Parsed::Missing(missing) => panic!("{missing} bytes are missing"),
         }
     }
 
@@ -228,7 +228,9 @@ mod tests {
             assert_eq!(places.reply.map(part), reply);
             assert_eq!((part(places.headers), part(places.payload)), (headers, payload));
             for cut in 0..bytes.len() {
-                let Ok(Split::Missing(missing)) = split(&bytes[..cut]) else { panic!("{text} cut at {cut}") };
+                let Ok(Parsed::Missing(missing)) = split(&bytes[..cut]) else {
+                    panic!("{text} cut at {cut}")
+                };
                 assert!(missing > 0 && cut + missing <= bytes.len());
             }
         }
@@ -254,7 +256,7 @@ mod tests {
         }
         assert!(split(b"\xff\xfe\r\n").is_err());
         assert!(split(&vec![b'x'; LINE_MAX]).is_err());
-        assert_eq!(split(&vec![b'x'; LINE_MAX - 1]), Ok(Split::Missing(1)));
+        assert_eq!(split(&vec![b'x'; LINE_MAX - 1]), Ok(Parsed::Missing(1)));
     }
 
     #[test]
@@ -291,12 +293,12 @@ mod tests {
         for length in lengths.iter().cycle() {
             loop {
                 match split(&bytes[from..to]) {
-                    Ok(Split::Whole(op, length)) => {
+                    Ok(Parsed::Whole(op, length)) => {
                         all.push(format!("{op:?} of {length}"));
                         from += length;
                         assert!(from <= to);
                     }
-                    Ok(Split::Missing(_)) => break,
+                    Ok(Parsed::Missing(_)) => break,
                     Err(error) => return (all, Some(error)),
                 }
             }
@@ -351,7 +353,7 @@ mod tests {
 
         #[test]
         fn no_bytes_make_it_panic_or_read_past_them(bytes: Vec<u8>) {
-            if let Ok(Split::Whole(_, length)) = split(&bytes) {
+            if let Ok(Parsed::Whole(_, length)) = split(&bytes) {
                 prop_assert!(length <= bytes.len());
             }
             let _ = (status(&bytes), header(&bytes, "x"));
@@ -364,11 +366,11 @@ mod tests {
         ) {
             let bytes = [line.as_bytes(), &rest].concat();
             match split(&bytes) {
-                Ok(Split::Whole(Op::Message(places), length)) => {
+                Ok(Parsed::Whole(Op::Message(places), length)) => {
                     prop_assert!(length <= bytes.len());
                     prop_assert!(places.payload.end <= length && places.headers.end <= places.payload.start);
                 }
-                Ok(Split::Missing(missing)) => prop_assert!(missing > 0),
+                Ok(Parsed::Missing(missing)) => prop_assert!(missing > 0),
                 Ok(other) => prop_assert!(false, "{other:?}"),
                 Err(_) => {}
             }

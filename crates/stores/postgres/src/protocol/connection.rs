@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, future::poll_fn, io, mem};
 
 use acidtest_model::NegotiatedTls;
-use acidtest_transport::{Heard, Pipelined, Requests, Wire};
+use acidtest_transport::{Pipelined, Received, Requests, Wire};
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::{
@@ -90,7 +90,7 @@ pub struct Connection {
     pub(super) statements: Vec<Known>,
     requests: Requests<Request>,
     /// What has come of the answer to the oldest.
-    coming: Coming,
+    coming: PartialAnswer,
     pub(super) answers: VecDeque<Answer>,
     /// Whether the answers are those to requests that were [added](Self::add), which nobody else waits for.
     adds: bool,
@@ -116,7 +116,7 @@ pub enum Request {
 }
 
 #[derive(Debug, Default)]
-struct Coming {
+struct PartialAnswer {
     error: Option<Error>,
     /// Whether all has come but `ReadyForQuery`.
     is_complete: bool,
@@ -135,7 +135,7 @@ impl Connection {
             wire,
             statements: Vec::new(),
             requests: Requests::default(),
-            coming: Coming::default(),
+            coming: PartialAnswer::default(),
             answers: VecDeque::new(),
             adds: false,
             fields: Vec::new(),
@@ -349,7 +349,8 @@ impl Connection {
 
     /// Ends a request with what has come, or else with this error.
     fn answer(&mut self, request: Request, lacking: Option<Error>) {
-        let Coming { error, first_field, rows, count, ended, parameters, columns, .. } = &mut self.coming;
+        let PartialAnswer { error, first_field, rows, count, ended, parameters, columns, .. } =
+            &mut self.coming;
         let mut error = error.take().or(lacking);
         if request == Request::Prepare && error.is_none() {
             let name = Statement(self.statements.len()).name();
@@ -370,7 +371,7 @@ impl Connection {
             count: *count,
             ended: *ended,
         });
-        self.coming = Coming::default();
+        self.coming = PartialAnswer::default();
     }
 }
 
@@ -382,17 +383,17 @@ impl Pipelined for Connection {
         (&mut self.wire, &mut self.requests)
     }
 
-    fn hear(&mut self) -> Result<Heard, String> {
+    fn hear(&mut self) -> Result<Received, String> {
         let unread = self.wire.unread();
         let Some((tag, length)) = message_head(unread).map_err(|error| error.to_string())? else {
-            return Ok(Heard::Missing(HEADER.saturating_sub(unread.len())));
+            return Ok(Received::Missing(HEADER.saturating_sub(unread.len())));
         };
         if length > unread.len() {
-            return Ok(Heard::Missing(length - unread.len()));
+            return Ok(Received::Missing(length - unread.len()));
         }
         let taken = self.take(tag, length);
         self.wire.take(length);
-        taken.map(|()| Heard::Frame)
+        taken.map(|()| Received::Frame)
     }
 
     fn give_up(&mut self, request: Request, why: Error) {
@@ -408,7 +409,7 @@ impl Pipelined for Connection {
     }
 }
 
-impl Coming {
+impl PartialAnswer {
     /// Takes an error that the server reports. It is the connection's end if the server says so, or was not asked.
     fn fail(&mut self, message: &[u8], is_awaited: bool) -> Result<(), String> {
         let Ok(Some(Message::ErrorResponse(body))) = Message::parse(&mut BytesMut::from(message)) else {

@@ -4,7 +4,7 @@ use std::{future::poll_fn, io, mem, ops::Range};
 
 use acidtest_engine::may_block;
 use acidtest_model::NegotiatedTls;
-use acidtest_transport::{Heard, Pipelined, Requests, Transport, Wire};
+use acidtest_transport::{Pipelined, Received, Requests, Transport, Wire};
 use bytes::BytesMut;
 use redis::{Arg, Cmd, Pipeline};
 
@@ -201,10 +201,10 @@ impl Pipelined for Connection {
         (&mut self.wire, &mut self.requests)
     }
 
-    fn hear(&mut self) -> Result<Heard, String> {
+    fn hear(&mut self) -> Result<Received, String> {
         match self.arriving.take(self.wire.unread()) {
-            Ok(Arrival::Missing(missing)) => Ok(Heard::Missing(missing)),
-            Ok(Arrival::Whole(length)) => self.note(length).map(|()| Heard::Frame),
+            Ok(Arrival::Missing(missing)) => Ok(Received::Missing(missing)),
+            Ok(Arrival::Whole(length)) => self.note(length).map(|()| Received::Frame),
             Err(Garbled) => Err(GARBLED.to_owned()),
         }
     }

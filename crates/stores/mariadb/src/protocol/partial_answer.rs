@@ -37,7 +37,7 @@ impl Agreed {
 
 /// What has come of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Coming {
+pub(super) struct PartialAnswer {
     pub(super) is_begun: bool,
     expected: Expected,
     /// Its first row among all that have arrived.
@@ -68,7 +68,7 @@ enum Expected {
     Row,
 }
 
-impl Coming {
+impl PartialAnswer {
     /// Takes the next packet, which is no error, and whose payload begins at `start` among the bytes that have arrived.
     /// Returns whether the answer is complete.
     ///
