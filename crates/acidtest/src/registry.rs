@@ -1,6 +1,9 @@
 //! The list of all stores, and which of them are built in.
 
 #[cfg(feature = "elasticsearch")]
+use std::sync::Arc;
+
+#[cfg(feature = "elasticsearch")]
 use acidtest_locks::LockService;
 use acidtest_model::{Address, StoreError, StoreKind, Task};
 use acidtest_runner::{Failure, OpenOptions, Opener};
@@ -127,7 +130,7 @@ pub(crate) static STORES: &[Registered] = &[
         open: |address, options| {
             Box::pin(async move {
                 let locks = match options.locks {
-                    Some(address) => Some(LockService::open(address).await?),
+                    Some(address) => Some(open_locks(address).await?),
                     None => None,
                 };
                 let opened = Elasticsearch::open(address, options.durability, locks).await?;
@@ -144,6 +147,28 @@ pub(crate) static STORES: &[Registered] = &[
         open: |_, _| Box::pin(async { Ok(Box::new(Memory::default()) as Box<dyn Store>) }),
     },
 ];
+
+/// Opens the service that keeps the locks of a store without locks of its own.
+///
+/// # Errors
+/// [`StoreError::Unreachable`] where nobody answers, the login fails, or no store that is built in and has the address'
+/// scheme keeps locks.
+#[cfg(feature = "elasticsearch")]
+async fn open_locks(address: &Address) -> Result<Arc<dyn LockService>, StoreError> {
+    #[cfg(feature = "redis")]
+    if acidtest_store_redis::KIND.schemes.contains(&&*address.scheme) {
+        return Ok(Arc::new(Redis::open(address).await?));
+    }
+    #[cfg(feature = "postgres")]
+    if acidtest_store_postgres::KIND.schemes.contains(&&*address.scheme) {
+        return Ok(Arc::new(Postgres::open(address).await?));
+    }
+    Err(StoreError::Unreachable {
+        address: address.to_string(),
+        cause: "locks are kept on Redis or PostgreSQL".to_owned(),
+        remedy: "name one: redis://HOST:PORT or postgres://USER@HOST:PORT/DATABASE".to_owned(),
+    })
+}
 
 /// A feature of this crate that builds a store or a service in.
 pub(crate) struct Feature {
@@ -220,6 +245,8 @@ pub(crate) fn able(workload: &str) -> impl Iterator<Item = &'static str> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(all(feature = "elasticsearch", feature = "postgres", feature = "redis"))]
+    use acidtest_testbed::wait;
     use clap::CommandFactory;
 
     use super::*;
@@ -267,6 +294,21 @@ mod tests {
                     assert!(!said.contains("ann@"), "{said}");
                 }
             }
+        }
+    }
+
+    #[cfg(all(feature = "elasticsearch", feature = "postgres", feature = "redis"))]
+    #[test]
+    fn an_address_that_keeps_no_locks_is_told_with_a_remedy() {
+        for (address, words) in [
+            ("mysql://ann:hunter2@127.0.0.1:1/a", "locks are kept on Redis or PostgreSQL"),
+            ("redis://ann:hunter2@127.0.0.1:1", "start the server"),
+            ("postgres://ann:hunter2@127.0.0.1:1/a", "start the server"),
+        ] {
+            let error = wait(open_locks(&Address::parse(address).unwrap())).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(words) && shown.contains("remedy: "), "{shown}");
+            assert!(!shown.contains("hunter2"), "{shown}");
         }
     }
 }

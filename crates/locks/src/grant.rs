@@ -74,7 +74,7 @@ impl fmt::Debug for Requests {
 /// One request for a lock, about to be sent.
 pub(crate) struct Request {
     pub(crate) owner: String,
-    /// The length of the lease in whole milliseconds, the unit of both services.
+    /// The length of the lease in whole milliseconds, the unit of every service.
     pub(crate) lease: i64,
     sent: Instant,
 }

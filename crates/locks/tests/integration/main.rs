@@ -5,5 +5,4 @@
 
 mod common;
 mod planted_bugs;
-#[cfg(all(feature = "postgres", feature = "redis"))]
 mod services;

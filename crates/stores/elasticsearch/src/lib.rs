@@ -14,7 +14,7 @@ mod records;
 mod server;
 mod settings;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use acidtest_locks::LockService;
 use acidtest_model::{
@@ -104,7 +104,7 @@ pub struct Elasticsearch {
     server: ConnectOptions,
     /// `index.translog.durability` of the indices that acidtest creates.
     translog: &'static str,
-    locks: Option<LockService>,
+    locks: Option<Arc<dyn LockService>>,
     /// Languages in which an update can be scripted; `None` where the server does not tell.
     languages: Option<Vec<String>>,
 }
@@ -121,7 +121,7 @@ impl Elasticsearch {
     pub async fn open(
         address: &Address,
         durability: Option<Durability>,
-        locks: Option<LockService>,
+        locks: Option<Arc<dyn LockService>>,
     ) -> Result<Self, StoreError> {
         let server = ConnectOptions::new(address, KIND.default_port)?;
         let languages = first(&server).await.map_err(|error| server.unreachable(&error))?;

@@ -27,7 +27,7 @@ fn locked(place: &Place) -> Place {
 }
 
 /// Prepares the locks of a trial, where there is a lock service.
-pub(crate) async fn prepare(service: Option<&LockService>, place: &Place) -> Result<(), StoreError> {
+pub(crate) async fn prepare(service: Option<&dyn LockService>, place: &Place) -> Result<(), StoreError> {
     match service {
         Some(service) => service.prepare(&locked(place)).await,
         None => Ok(()),
@@ -35,7 +35,7 @@ pub(crate) async fn prepare(service: Option<&LockService>, place: &Place) -> Res
 }
 
 /// Removes the locks of a trial, where there is a lock service.
-pub(crate) async fn clear(service: Option<&LockService>, place: &Place) -> Result<(), StoreError> {
+pub(crate) async fn clear(service: Option<&dyn LockService>, place: &Place) -> Result<(), StoreError> {
     match service {
         Some(service) => service.clear(&locked(place)).await,
         None => Ok(()),
@@ -56,7 +56,7 @@ pub(crate) struct Patience(Option<Instant>);
 
 impl Locks {
     /// Connects to the lock service.
-    pub(crate) async fn connect(service: Option<&LockService>, place: &Place) -> Result<Self, String> {
+    pub(crate) async fn connect(service: Option<&dyn LockService>, place: &Place) -> Result<Self, String> {
         let service =
             service.ok_or("the hard lock is kept by a lock service: name one with --lock-service")?;
         Ok(Self {

@@ -11,6 +11,7 @@ use std::{
     collections::HashMap,
     fmt::Write as _,
     ops::RangeInclusive,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -67,7 +68,7 @@ impl ParcelsStore for Elasticsearch {
             let table = Table::of_scans(place);
             let done = load::load(&self.server, &table, self.translog, loading, loaded).await;
             done.map_err(self.server.failed("loading the scans"))?;
-            locking::prepare(self.locks.as_ref(), place).await
+            locking::prepare(self.locks.as_deref(), place).await
         })
     }
 
@@ -116,7 +117,7 @@ impl ParcelsStore for Elasticsearch {
             let mut connection = self.server.reach().await?;
             let gone = delete(&mut connection, &Table::of_scans(place).index).await;
             gone.map_err(self.server.failed("removing the scans"))?;
-            locking::clear(self.locks.as_ref(), place).await
+            locking::clear(self.locks.as_deref(), place).await
         })
     }
 }
@@ -167,7 +168,7 @@ struct Clients {
     table: Table,
     place: Place,
     lock: Lock,
-    locks: Option<LockService>,
+    locks: Option<Arc<dyn LockService>>,
 }
 
 impl Clients {
@@ -261,7 +262,7 @@ impl Connector for Clients {
 
     async fn connect(&self) -> Result<Client, String> {
         let locks = match self.lock {
-            Lock::Hard => Some(Locks::connect(self.locks.as_ref(), &self.place).await?),
+            Lock::Hard => Some(Locks::connect(self.locks.as_deref(), &self.place).await?),
             Lock::None | Lock::Soft | Lock::Native => None,
         };
         let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! The records workload on Elasticsearch: a document for each record.
 
-use std::{fmt::Write as _, io::Write as _, time::Duration};
+use std::{fmt::Write as _, io::Write as _, sync::Arc, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_locks::LockService;
@@ -51,7 +51,7 @@ impl RecordsStore for Elasticsearch {
             let table = Table::of(place);
             let done = load::load(&self.server, &table, self.translog, layout, loaded).await;
             done.map_err(self.server.failed("loading the records"))?;
-            locking::prepare(self.locks.as_ref(), place).await
+            locking::prepare(self.locks.as_deref(), place).await
         })
     }
 
@@ -95,7 +95,7 @@ impl RecordsStore for Elasticsearch {
             let mut connection = self.server.reach().await?;
             let gone = delete(&mut connection, &Table::of(place).index).await;
             gone.map_err(self.server.failed("removing the records"))?;
-            locking::clear(self.locks.as_ref(), place).await
+            locking::clear(self.locks.as_deref(), place).await
         })
     }
 }
@@ -116,7 +116,7 @@ struct Clients {
     place: Place,
     lock: Lock,
     refresh: &'static str,
-    locks: Option<LockService>,
+    locks: Option<Arc<dyn LockService>>,
     has_scripts: bool,
     /// Whether anything would be scripted.
     decides: bool,
@@ -143,7 +143,7 @@ impl Connector for Clients {
             ));
         }
         let locks = match self.lock {
-            Lock::Hard => Some(Locks::connect(self.locks.as_ref(), &self.place).await?),
+            Lock::Hard => Some(Locks::connect(self.locks.as_deref(), &self.place).await?),
             _ => None,
         };
         let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;

@@ -9,6 +9,7 @@ mod driver;
 pub mod fault;
 mod inventory;
 mod join;
+mod lock_service;
 mod logs;
 mod parcels;
 mod point;

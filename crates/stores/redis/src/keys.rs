@@ -10,7 +10,7 @@ const SCANNED: u32 = 1000;
 
 /// The prefix of every key of the namespace.
 #[must_use]
-pub fn prefix(namespace: &str) -> String {
+pub(crate) fn prefix(namespace: &str) -> String {
     format!("{namespace}:")
 }
 

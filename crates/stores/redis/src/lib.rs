@@ -7,6 +7,7 @@ mod behind_a_proxy;
 mod inventory;
 mod keys;
 mod lock;
+mod lock_service;
 #[cfg(test)]
 mod made_up;
 mod parcels;
@@ -37,10 +38,8 @@ use acidtest_workloads::{
 use redis::cmd;
 
 pub use crate::{
-    keys::prefix,
     point::Point,
     protocol::{Error, Replies, Reply, ServerError},
-    server::{Request, attempt},
     session::{Script, Session},
 };
 use crate::{protocol::Connection, server::ConnectOptions};
@@ -145,7 +144,7 @@ impl Redis {
     }
 
     /// Loads scripts into the server, so that not even their first call takes two round trips.
-    pub async fn keep(&self, scripts: &[&Script]) -> Result<(), StoreError> {
+    async fn keep(&self, scripts: &[&Script]) -> Result<(), StoreError> {
         let mut connection = self.server.reach().await?;
         for script in scripts {
             script.keep(&mut connection).await.map_err(self.server.failed("loading the scripts"))?;
@@ -154,7 +153,7 @@ impl Redis {
     }
 
     /// Removes every key whose name has the prefix.
-    pub async fn remove_keys(&self, prefix: &str) -> Result<(), StoreError> {
+    async fn remove_keys(&self, prefix: &str) -> Result<(), StoreError> {
         let mut connection = self.server.reach().await?;
         let removed = keys::remove(&mut connection, prefix, None).await;
         removed.map_err(self.server.failed("removing keys"))

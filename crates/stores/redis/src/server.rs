@@ -142,7 +142,7 @@ fn is_dropped(error: &io::Error) -> bool {
 
 /// The effect that a request could have had on the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub(crate) enum Request {
     /// None: it reads, or takes or gives up a lock.
     Harmless,
     /// A change by one command.
@@ -153,7 +153,7 @@ pub enum Request {
 
 /// How an error ends the operation that met it.
 #[must_use]
-pub fn attempt(error: &Error, request: Request) -> Attempt {
+pub(crate) fn attempt(error: &Error, request: Request) -> Attempt {
     match (error, request) {
         (Error::Answered(error), _) => refusal::ended(error, request),
         (Error::NotSent(words), _) | (Error::Lost(words), Request::Harmless) => {

@@ -1,6 +1,7 @@
 //! Single requests, on a real server.
 
 use acidtest_model::{Address, Durability};
+use acidtest_store_redis::Redis;
 use acidtest_testbed::{NAMESPACE, Private, operations, wait};
 use acidtest_workloads::Store;
 use serde_json::json;
@@ -11,7 +12,7 @@ use crate::server::send;
 /// A server, the server of its lock service, and the store opened on them; `None` if either server is left out.
 pub(crate) fn start() -> Option<(Private, Private, Elasticsearch)> {
     let mut service = Private::start("redis", Durability::Process)?;
-    let locks = service.open(LockService::open);
+    let locks: Arc<dyn LockService> = Arc::new(service.open(Redis::open));
     let mut server = Private::start("elasticsearch", Durability::None)?;
     let open = async |address: &Address| {
         Elasticsearch::open(address, Some(Durability::None), Some(locks.clone())).await

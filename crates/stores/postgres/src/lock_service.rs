@@ -1,25 +1,60 @@
-//! Locks on PostgreSQL: one row for each lock that was ever taken. The row outlives every grant, so that its token
+//! Locks for other stores: one row for each lock that was ever taken. The row outlives every grant, so that its token
 //! only grows.
 
-use acidtest_model::StoreError;
-use acidtest_store_postgres::{
+use acidtest_locks::{Grant, LockError, LockService, LockSession, Locker};
+use acidtest_model::{StoreError, Task};
+use acidtest_workloads::{Fault, Place};
+
+use crate::{
     Postgres, Value,
     fault::{self, SendState},
     protocol::{Connection, Error, Rows, Statement},
     quoted,
-};
-use acidtest_workloads::{Fault, Place};
-
-use crate::{
-    LockError,
-    grant::{Grant, Request},
 };
 
 /// Session settings that the statements rely on, whatever the server's defaults are.
 const SETTINGS: &str =
     "SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan";
 
-pub(crate) struct Session {
+impl LockService for Postgres {
+    fn prepare<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        let table = format!(
+            "CREATE TABLE {} (name text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL, \
+             expires timestamptz NOT NULL)",
+            table(place)
+        );
+        Box::pin(
+            self.on_server("making the table of locks", async move |client| {
+                client.batch_execute(&table).await
+            }),
+        )
+    }
+
+    fn clear<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        let drop = format!("DROP TABLE IF EXISTS {}", table(place));
+        Box::pin(
+            self.on_server("removing the table of locks", async move |client| {
+                client.batch_execute(&drop).await
+            }),
+        )
+    }
+
+    fn connect<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Locker, StoreError>> {
+        Box::pin(async {
+            let mut connection = self.connection().await?;
+            let prepared = Statements::prepare(&mut connection, place).await;
+            let statements = prepared.map_err(|error| StoreError::Server {
+                doing: "preparing the locks' statements".to_owned(),
+                address: self.address().to_string(),
+                cause: error.to_string(),
+            })?;
+            Ok(Locker::new(LockClient { connection, statements }))
+        })
+    }
+}
+
+/// One client's connection to the locks of a trial.
+struct LockClient {
     connection: Connection,
     statements: Statements,
 }
@@ -28,22 +63,6 @@ struct Statements {
     acquire: Statement,
     renew: Statement,
     release: Statement,
-}
-
-pub(crate) async fn prepare(store: &Postgres, place: &Place) -> Result<(), StoreError> {
-    let table = format!(
-        "CREATE TABLE {} (name text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL, \
-         expires timestamptz NOT NULL)",
-        table(place)
-    );
-    store.on_server("making the table of locks", async move |client| client.batch_execute(&table).await).await
-}
-
-pub(crate) async fn clear(store: &Postgres, place: &Place) -> Result<(), StoreError> {
-    let drop = format!("DROP TABLE IF EXISTS {}", table(place));
-    store
-        .on_server("removing the table of locks", async move |client| client.batch_execute(&drop).await)
-        .await
 }
 
 /// A token as a number; tokens count up from 1. With a negative one the lock may be held, and its grant cannot be
@@ -89,35 +108,7 @@ impl Statements {
     }
 }
 
-impl Session {
-    pub(crate) async fn open(store: &Postgres, place: &Place) -> Result<Self, StoreError> {
-        let mut connection = store.connection().await?;
-        let prepared = Statements::prepare(&mut connection, place).await;
-        let statements = prepared.map_err(|error| StoreError::Server {
-            doing: "preparing the locks' statements".to_owned(),
-            address: store.address().to_string(),
-            cause: error.to_string(),
-        })?;
-        Ok(Self { connection, statements })
-    }
-
-    pub(crate) async fn acquire(&mut self, name: &str, request: &Request) -> Result<Option<u64>, LockError> {
-        let values = [Value::Text(name), Value::Text(&request.owner), Value::Number(request.lease)];
-        let rows = self.run(self.statements.acquire, values).await?;
-        let unreadable = |words| LockError::of(fault::lost(SendState::Commit, words));
-        rows.first().map(|row| row.get(0).map_err(unreadable).and_then(token)).transpose()
-    }
-
-    pub(crate) async fn renew(&mut self, grant: &Grant, request: &Request) -> Result<bool, LockError> {
-        let values = [Value::Text(grant.name()), Value::Text(grant.owner()), Value::Number(request.lease)];
-        Ok(self.run(self.statements.renew, values).await?.count() == 1)
-    }
-
-    pub(crate) async fn release(&mut self, grant: &Grant) -> Result<bool, LockError> {
-        let values = [Value::Text(grant.name()), Value::Text(grant.owner())];
-        Ok(self.run(self.statements.release, values).await?.count() == 1)
-    }
-
+impl LockClient {
     async fn run<const N: usize>(
         &mut self,
         statement: Statement,
@@ -125,6 +116,36 @@ impl Session {
     ) -> Result<Rows<'_>, LockError> {
         let rows = self.connection.run(statement, values).await;
         rows.map_err(|error| LockError::of(fault::attempt(&error, SendState::Commit)))
+    }
+}
+
+impl LockSession for LockClient {
+    fn acquire<'a>(
+        &'a mut self,
+        name: &'a str,
+        owner: &'a str,
+        lease_ms: i64,
+    ) -> Task<'a, Result<Option<u64>, LockError>> {
+        Box::pin(async move {
+            let values = [Value::Text(name), Value::Text(owner), Value::Number(lease_ms)];
+            let rows = self.run(self.statements.acquire, values).await?;
+            let unreadable = |words| LockError::of(fault::lost(SendState::Commit, words));
+            rows.first().map(|row| row.get(0).map_err(unreadable).and_then(token)).transpose()
+        })
+    }
+
+    fn renew<'a>(&'a mut self, grant: &'a Grant, lease_ms: i64) -> Task<'a, Result<bool, LockError>> {
+        Box::pin(async move {
+            let values = [Value::Text(grant.name()), Value::Text(grant.owner()), Value::Number(lease_ms)];
+            Ok(self.run(self.statements.renew, values).await?.count() == 1)
+        })
+    }
+
+    fn release<'a>(&'a mut self, grant: &'a Grant) -> Task<'a, Result<bool, LockError>> {
+        Box::pin(async {
+            let values = [Value::Text(grant.name()), Value::Text(grant.owner())];
+            Ok(self.run(self.statements.release, values).await?.count() == 1)
+        })
     }
 }
 
