@@ -5,19 +5,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-use crate::part::{Report, Told};
-
-/// A part of a trial. The measured part is recorded, the warm-up is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Phase {
-    /// What comes before the measured part.
-    WarmUp,
-    /// What is recorded.
-    Measured,
-}
+use crate::{
+    load::Phase,
+    message::{Report, Told},
+};
 
 /// Every client passes here before each phase, with nothing in flight; the first one to pass starts the phase's
 /// clock.

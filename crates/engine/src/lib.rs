@@ -14,30 +14,34 @@
 //! that every client passes with nothing in flight, so nothing from the warm-up is measured.
 
 mod alone;
+mod batch;
 mod client;
 mod clock;
 mod control;
 mod gate;
+mod gather;
 mod load;
 mod measurement;
+mod message;
 mod outcome;
 mod pacer;
 mod part;
 mod pipeline;
 mod recorder;
 mod seat;
+mod shared;
 mod sleeper;
 mod trial;
 
 pub use alone::may_block;
+pub use batch::{EndTimes, RecordedBatch};
 pub use client::{Client, ClientTask, Completion, Pipeline};
 pub use control::Stop;
-pub use gate::Phase;
-pub use load::{Arrivals, Extent, Load, OnRefused};
+pub use load::{Arrivals, Extent, Load, OnRefused, Phase};
 pub use measurement::{ArrivalCounts, Latency, Measurement, OperationStats, Second, SecondCounts, SpanStats};
+pub use message::{Instruction, News, Report};
 pub use outcome::{Attempt, Fault, Outcome};
-pub use part::{Instruction, News, Part, Report};
-pub use recorder::{EndTimes, RecordedBatch};
+pub use part::Part;
 pub use seat::Seat;
 pub use trial::{EngineError, Progress, SoFar, Trial};
 

@@ -4,6 +4,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// A part of a trial. The measured part is recorded, the warm-up is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// What comes before the measured part.
+    WarmUp,
+    /// What is recorded.
+    Measured,
+}
+
 /// When operations are due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Arrivals {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Attempt, Completion, Fault, Outcome, Pipeline, Seat, gate::Phase, recorder::Effort};
+use crate::{Attempt, Completion, Fault, Outcome, Pipeline, Seat, load::Phase, recorder::Effort};
 
 struct InFlight<O> {
     operation: O,

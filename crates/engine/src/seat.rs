@@ -22,11 +22,11 @@ use crate::{
     Attempt, Client, Extent, Fault, OnRefused, Outcome, Stop,
     alone::{BLOCKING, LEAST_TIME, blocking},
     clock::nanos,
-    gate::Phase,
+    load::Phase,
     pacer::Pacer,
     recorder::{Effort, Recorder, Times},
+    shared::Shared,
     sleeper::Sleeper,
-    trial::Shared,
 };
 
 /// Nanoseconds (100 ms) after which a waiting client checks again whether the trial is being stopped.
