@@ -4,8 +4,8 @@ use acidtest_model::{StoreError, count};
 
 use super::{
     Depth,
+    delivery::DELIVERY,
     ledger::{Ledger, PublishState, Totals},
-    workload::DELIVERY,
 };
 use crate::{
     Audit, Finding,

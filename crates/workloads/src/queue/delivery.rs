@@ -4,8 +4,20 @@ use acidtest_model::CellRequest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{NAME, Parameters};
-use crate::workload::read;
+use super::{NAME, OPERATIONS, Parameters};
+use crate::{Guarantee, Levels, workload::read};
+
+/// Every acknowledged message is consumed: the guarantee that the settings of publishers and consumers give
+/// together.
+pub(super) const DELIVERY: Guarantee = Guarantee {
+    without: "without acknowledgements (ack none, consume auto) a lost message breaks no promise: it is counted, and is \
+              no failure.",
+    ..Guarantee::option(
+        "delivery",
+        Levels::Together(&["ack", "consume", "persistent", "queue", "replicas", "deduplicate"]),
+    )
+    .paid_by(OPERATIONS[0])
+};
 
 /// When a published message counts as published.
 #[derive(

@@ -9,6 +9,7 @@ use super::{
     Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, Requirements,
     SPANS, Scenario,
     audit::{LOST, audit, audit_with_dropped},
+    delivery::DELIVERY,
 };
 use crate::{
     AuditResult, Combine, Consuming, DataSize, Guarantee, Levels, LoadProgress, MessageCounts, Place, Served,
@@ -49,18 +50,6 @@ pub const KIND: WorkloadKind = WorkloadKind {
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Queue::new(read(values)?)?)),
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
-};
-
-/// Every acknowledged message is consumed: the guarantee that the settings of publishers and consumers give
-/// together.
-pub(super) const DELIVERY: Guarantee = Guarantee {
-    without: "without acknowledgements (ack none, consume auto) a lost message breaks no promise: it is counted, and is \
-              no failure.",
-    ..Guarantee::option(
-        "delivery",
-        Levels::Together(&["ack", "consume", "persistent", "queue", "replicas", "deduplicate"]),
-    )
-    .paid_by(OPERATIONS[0])
 };
 
 const GUARANTEES: &[Guarantee] = {
