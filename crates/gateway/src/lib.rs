@@ -13,6 +13,7 @@
 //! docs/gateway.md says how it is used, what is promised, and what it costs.
 
 mod collector;
+mod depth;
 mod direct;
 mod entry;
 mod folder;

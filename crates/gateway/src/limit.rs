@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::{
     collector::SinkTrouble,
+    depth::Depth,
     metrics::{Fate, Metrics, Passed, Stage},
-    queue::Depth,
 };
 
 /// Figures are those of so many seconds.

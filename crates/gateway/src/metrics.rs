@@ -11,7 +11,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::queue::Depth;
+use crate::depth::Depth;
 
 /// A stage on the way of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,11 +21,12 @@ use tokio::{
 use crate::{
     Architecture, CollectorConfig, Config, Error, Ids, Partial, QueueKind, Storage,
     collector::Collectors,
+    depth::Depth,
     direct::Direct,
     http::{Keeper, Limits, Service},
     limit::{Look, Seconds, Setup, Watch},
     metrics::Metrics,
-    queue::{BrokerQueue, Depth, DiskOptions, DiskQueue, MemoryQueue, Queue, Use},
+    queue::{BrokerQueue, DiskOptions, DiskQueue, MemoryQueue, Queue, Use},
     recent::Recent,
     sink::Sink,
     users::{Authenticator, Users},

@@ -11,7 +11,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Batch, Cut, Depth, FULL, PutError, Record, progress::Progress};
+use super::{Batch, Cut, FULL, PutError, Record, progress::Progress};
+use crate::depth::Depth;
 
 /// Bytes that a record takes beside its own.
 const BESIDE: u64 = 128;

@@ -40,8 +40,8 @@ use tokio::{
 };
 
 use self::{publisher::Publishing, receiver::Receiving};
-use super::{Batch, Depth, FULL, PutError, Record};
-use crate::{Error, metrics::Metrics};
+use super::{Batch, FULL, PutError, Record};
+use crate::{Error, depth::Depth, metrics::Metrics};
 
 /// The most bytes of a record: brokers are made for small messages. The largest entry has 82 KiB.
 pub(super) const RECORD: usize = 96 << 10;

@@ -20,8 +20,9 @@ use super::{
     message::{self, Content},
 };
 use crate::{
+    depth::Depth,
     entry,
-    queue::{Batch, Depth, MemoryQueue},
+    queue::{Batch, MemoryQueue},
 };
 
 /// How long messages are left to collectors of another version that are for them.

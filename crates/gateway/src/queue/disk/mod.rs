@@ -37,8 +37,9 @@ use self::{
     recovery::Recovered,
     segment::{Segment, Step, Walk},
 };
-use super::{Batch, Cut, Depth, PutError, Record, progress::Progress};
+use super::{Batch, Cut, PutError, Record, progress::Progress};
 use crate::{
+    depth::Depth,
     folder::{self, private_file},
     in_place,
     metrics::Metrics,
