@@ -2,11 +2,13 @@
 //!
 //! - [`guard`]: whose requests are answered at all
 //! - [`routes`]: what can be asked for
+//! - [`about`]: what is told about runs, stores and workloads
 //! - [`body`]: bodies, read strictly
 //! - [`problem`]: what is wrong with a request
 //! - [`openapi`]: the description of all this, made from the code
 //! - [`metrics`]: what is counted
 
+mod about;
 mod body;
 mod guard;
 mod metrics;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 
 use super::{
+    about::{RunAbout, RunDetail, RunList, StoreList, WorkloadList},
     problem::Document,
-    routes::{RunAbout, RunDetail, RunList, StoreList, WorkloadList},
 };
 use crate::{
     Event,

@@ -21,7 +21,6 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use schemars::JsonSchema;
 use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
@@ -29,16 +28,16 @@ use serde::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
+    about::{RunAbout, RunDetail, RunList, StoreList, WorkloadList},
     body::{self, Json},
     guard::guard,
     openapi,
     problem::Problem,
 };
 use crate::{
-    WorkloadAbout,
-    app::{App, Compared, StoreAbout, unreadable},
+    app::{App, Compared, unreadable},
     pages, results,
-    runs::{Other, Record, State},
+    runs::{Record, State},
     trigger::{TimesMs, Trigger, Triggered},
 };
 
@@ -94,110 +93,6 @@ pub(crate) fn router(app: App) -> Router {
         })
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)
-}
-
-/// A run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct RunAbout {
-    /// The run's id.
-    id: String,
-    /// The workload.
-    workload: String,
-    /// The stores, addresses without passwords.
-    stores: Vec<String>,
-    /// How many cells it has.
-    cells: usize,
-    /// How far it is.
-    state: State,
-    /// How many runs come before it, while it waits.
-    before: Option<usize>,
-    /// Whether it has ended and every trial of its plan is in its result.
-    complete: bool,
-    /// What was found, once it has ended: `holds`, `broken` or `unknown`.
-    verdict: Option<String>,
-    /// The exit status that the command line would have had: see `acidtest --help`.
-    exit_status: Option<u8>,
-    /// What went wrong, where something did.
-    error: Option<String>,
-    /// What would spoil its figures, as it was found on the machine before its trials, with the remedies; empty where all is well.
-    notes: Vec<String>,
-    /// How long its trials are driven, in seconds, at least and at most, where the plan says it.
-    expected_seconds: Option<(f64, f64)>,
-    /// When it was asked for (RFC 3339).
-    submitted: String,
-    /// When it began.
-    started: Option<String>,
-    /// When it ended.
-    ended: Option<String>,
-    /// Paths of what belongs to it.
-    links: Links,
-}
-
-/// Paths of what belongs to a run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Links {
-    /// The run.
-    run: String,
-    /// What happens in it, as server-sent events.
-    events: String,
-    /// Its result, once there is one; of a run that is under way, as far as it has come.
-    result: String,
-    /// The report of its result.
-    report: String,
-}
-
-/// A run with its plan.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct RunDetail {
-    #[serde(flatten)]
-    run: RunAbout,
-    /// The plan.
-    plan: Plan,
-    /// The command line that runs the same.
-    command: String,
-    /// Whether there is a result: perhaps one of a part of its trials.
-    has_result: bool,
-}
-
-/// Runs, the latest first.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct RunList {
-    /// The runs.
-    runs: Vec<RunAbout>,
-    /// Whether there are earlier ones: ask for those before the last one of these.
-    more: bool,
-    /// Results in the folder that no run of this server has, such as those of the command line, the latest first; with the
-    /// latest runs only. What belongs to a run can be asked for of them, too.
-    others: Vec<Other>,
-}
-
-impl RunAbout {
-    fn of(app: &App, record: &Record) -> Self {
-        let path = format!("/api/runs/{}", record.id);
-        Self {
-            id: record.id.clone(),
-            workload: record.plan.workload.clone(),
-            stores: record.plan.stores.clone(),
-            cells: record.cells,
-            state: record.state,
-            before: app.runs.before(record),
-            complete: record.is_complete,
-            verdict: record.verdict().map(str::to_owned),
-            exit_status: record.exit_status,
-            error: record.error.clone(),
-            notes: record.notes.clone(),
-            expected_seconds: record.seconds,
-            submitted: record.submitted.to_string(),
-            started: record.started.map(|time| time.to_string()),
-            ended: record.ended.map(|time| time.to_string()),
-            links: Links {
-                events: format!("{path}/events"),
-                result: format!("{path}/result"),
-                report: format!("{path}/report.html"),
-                run: path,
-            },
-        }
-    }
 }
 
 fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
@@ -388,25 +283,11 @@ async fn stores(Of(app): Of<App>) -> Result<Response, Problem> {
     json(StatusCode::OK, &StoreList { stores: app.stores().await? })
 }
 
-/// Stores.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct StoreList {
-    /// The stores.
-    stores: Vec<StoreAbout>,
-}
-
 /// The workloads with their parameters
 #[utoipa::path(get, path = "/api/workloads", tag = "about",
     responses((status = 200, description = "The workloads", body = ref("#/components/schemas/WorkloadList"))))]
 async fn workloads(Of(app): Of<App>) -> Result<Response, Problem> {
     json(StatusCode::OK, &WorkloadList { workloads: app.program.workloads() })
-}
-
-/// Workloads.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct WorkloadList {
-    /// The workloads.
-    workloads: Vec<WorkloadAbout>,
 }
 
 /// Generate load as the locks study does, and answer with what was measured

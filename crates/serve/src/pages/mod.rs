@@ -25,6 +25,7 @@ use url::form_urlencoded;
 use crate::{
     app::App,
     http::{Problem, whole},
+    runs::Record,
 };
 
 /// What a page may load: its own style sheet and scripts.
@@ -86,6 +87,11 @@ fn page_of(next: &str) -> Option<&str> {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     (is_plain && is_page(path) && !path.contains("//")).then_some(next)
+}
+
+/// To the page of a run.
+fn to_run(run: &Record) -> Redirect {
+    Redirect::to(&format!("/runs/{}", run.id))
 }
 
 /// A page, or a piece of one.

@@ -3,7 +3,7 @@
 use axum::{extract::State as Of, response::Redirect};
 use maud::{Markup, html};
 
-use super::{Page, Sent, Which, Wrong, layout, past::promises, plan::query};
+use super::{Page, Sent, Which, Wrong, layout, past::promises, plan::query, to_run};
 use crate::{
     app::App,
     results,
@@ -121,14 +121,9 @@ fn live() -> Markup {
 }
 
 pub(super) async fn stop(Of(app): Of<App>, Which(id): Which, _: Sent) -> Result<Redirect, Wrong> {
-    Ok(to(&app.stop(&id).await?))
+    Ok(to_run(&app.stop(&id).await?))
 }
 
 pub(super) async fn resume(Of(app): Of<App>, Which(id): Which, _: Sent) -> Result<Redirect, Wrong> {
-    Ok(to(&app.resume(&id).await?))
-}
-
-/// To the page of a run.
-pub(super) fn to(run: &Record) -> Redirect {
-    Redirect::to(&format!("/runs/{}", run.id))
+    Ok(to_run(&app.resume(&id).await?))
 }

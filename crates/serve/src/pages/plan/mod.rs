@@ -20,7 +20,7 @@ use self::{
     choices::{Axis, Choice, Finder, store_choices},
     markup::page,
 };
-use super::{Asked, Page, Sent, Wrong, run};
+use super::{Asked, Page, Sent, Wrong, to_run};
 use crate::{
     CheckedPlan, Program, Refusal, WorkloadAbout, WorkloadParameter,
     app::{App, StoreAbout},
@@ -86,7 +86,7 @@ pub(super) async fn start(Of(app): Of<App>, Sent(asked): Sent) -> Result<Result<
         Err(wrong) => return Ok(Err(refused(&form, &wrong.detail))),
     };
     match app.submit(plan).await {
-        Ok(record) => Ok(Ok(run::to(&record))),
+        Ok(record) => Ok(Ok(to_run(&record))),
         Err(problem) => Ok(Err(refused(&form, problem.detail()))),
     }
 }
