@@ -56,7 +56,7 @@ mod tests {
             Command::Capacity(capacity) => (capacity.run, Some(capacity.search)),
             other => panic!("{other:?}"),
         };
-        let run = crate::args::Run { search, ..run };
+        let run = crate::run_arguments::Run { search, ..run };
         let mut plan = Plan::of(run.what.as_deref().unwrap());
         run.apply_to(&mut plan);
         plan

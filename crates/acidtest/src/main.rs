@@ -11,6 +11,7 @@ mod certificate_arguments;
 #[cfg(feature = "serve")]
 mod command_line;
 mod commands;
+mod compare_arguments;
 mod exit;
 mod files;
 mod fuzz;
@@ -29,7 +30,10 @@ mod plan_file;
 mod progress;
 mod quiet;
 mod registry;
+mod run_arguments;
 mod secrets;
+#[cfg(feature = "serve")]
+mod serve_arguments;
 mod target;
 
 use std::process::ExitCode;
@@ -37,7 +41,10 @@ use std::process::ExitCode;
 use acidtest_runner::Failure;
 use clap::Parser;
 
-use crate::args::{Arguments, Capacity, Command, Run};
+use crate::{
+    args::{Arguments, Command},
+    run_arguments::{Capacity, Run},
+};
 
 fn main() -> ExitCode {
     let words = secrets::take_arguments();

@@ -10,7 +10,7 @@ use acidtest_runner::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{args::Run, output, plan_file, target};
+use crate::{output, plan_file, run_arguments::Run, target};
 
 /// Finds the store, or the server, that a plan names.
 pub(crate) type Find<'a> = &'a dyn Fn(&str) -> Result<Target, Failure>;

@@ -12,7 +12,7 @@ use acidtest_report::{Style, render};
 use acidtest_results::{CELLS, RunResult, TRIALS};
 use acidtest_runner::Failure;
 
-use crate::{args::Format, files};
+use crate::{files, run_arguments::Format};
 
 /// The folder for results if no other one is named.
 pub(crate) const RESULTS: &str = "results";

@@ -13,7 +13,7 @@ use acidtest_observe::{CpuReading, FileSystem, Frequency, filesystem, frequency}
 use acidtest_results::OTHERS;
 use acidtest_runner::{Failure, Order};
 
-use crate::{args::QuietMachine, needs::Needs};
+use crate::{needs::Needs, run_arguments::QuietMachine};
 
 /// How long a look at what other programs use lasts: some 50 of the kernel's clock ticks.
 const LOOK: Duration = Duration::from_millis(500);

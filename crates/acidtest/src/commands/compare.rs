@@ -6,20 +6,21 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Share, figure::lasting};
+use acidtest_model::figure::lasting;
 use acidtest_report::{
     NamedResult,
-    compare::{Choice, Comparison, Condition, Outcome, Selector, Side, compare as compared},
+    compare::{Comparison, Outcome, Selector, Side, compare as compared},
 };
-use acidtest_results::{Plan, RunResult, dimension_names};
+use acidtest_results::{Plan, RunResult};
 use acidtest_runner::{Failure, Finished, Interrupt, Order};
-use clap::{Args, Parser};
+use clap::Parser;
 use tokio::task::LocalSet;
 
 use crate::{
-    args::{Arguments, Command, Format, QuietMachine, QuietOption},
+    args::{Arguments, Command},
     carry_out::carry_out,
     commands::run::gateway_token,
+    compare_arguments::Compare,
     exit::{self, Status},
     interrupt,
     needs::Needs,
@@ -28,76 +29,12 @@ use crate::{
     output::{ResultFile, quoted},
     progress::Progress,
     quiet::{Machine, Others, is_quiet},
+    run_arguments::{Format, QuietMachine},
     target,
 };
 
-const EXAMPLES: &str = "\
-Examples:
-  acidtest compare result.json --a lock=none --b lock=native
-      cells of one run, whose trials were interleaved: ratios round by round
-  acidtest compare --run before.toml after.toml --rounds 10 --fail-if 'throughput<0.95'
-      a gate, on two plans that are run in turn, A B, B A, and so on: exit status 6 if B / A is
-      shown to lie beyond the bound, 0 if that is excluded, and 7 if the runs tell neither
-  acidtest compare before/ after/ --fail-if 'throughput<0.95' --fail-if 'capture:p99>1.2'
-      the same of results that there are: each folder has several runs of one plan
-  acidtest compare before.json after.json
-      one run a side shows nothing, because two runs of the same differ, too
-  acidtest compare before.json after.json --between-runs 3% --fail-if 'throughput<0.8'
-      unless it is known by how much they differ
-  acidtest compare result.json --a store=postgres --b store=mariadb --b clients=16
-      what only one side names is meant for both where cells must be told apart";
-
-/// What may be written where the help says so.
-fn after_help() -> String {
-    let names = dimension_names().collect::<Vec<_>>().join(", ");
-    format!(
-        "{EXAMPLES}
-
-NAME is one of {names}, or a parameter of the workload; of a rate, VALUE may be closed.
-FIGURE is throughput, p50, p95, p99, p99.9, max, client_cpu, server_cpu or errors, over all operations together, or of
-one: OPERATION:FIGURE. So are the times of a queue's delivery: delivery:p99."
-    )
-}
-
 /// Rounds of `--run` if nothing else is asked for.
 const ROUNDS: u32 = 5;
-
-/// Holds cells of one result, or of several a side, against each other.
-#[derive(Debug, Args)]
-#[command(after_help = after_help(), mut_arg("quiet_machine", |arg| arg.requires("run")))]
-pub(crate) struct Compare {
-    /// The result file of A, or a folder of them; it is that of B, too, where none is given for it
-    pub(crate) a_file: PathBuf,
-    /// The result file of B, or a folder of them
-    pub(crate) b_file: Option<PathBuf>,
-    /// Cells of A that have this value; may be repeated
-    #[arg(long = "a", value_name = "NAME=VALUE")]
-    pub(crate) a: Vec<Choice>,
-    /// Cells of B that have this value; may be repeated
-    #[arg(long = "b", value_name = "NAME=VALUE")]
-    pub(crate) b: Vec<Choice>,
-    /// Exit with 6 if the ratio B / A is shown to lie beyond a bound, and with 7 if that is neither shown nor excluded; may be
-    /// repeated
-    #[arg(long, value_name = "FIGURE<BOUND")]
-    pub(crate) fail_if: Vec<Condition>,
-    /// How much two runs of the same are known to differ (standard deviation), where there is one run a side
-    #[arg(long, value_name = "SHARE", conflicts_with = "run")]
-    pub(crate) between_runs: Option<Share>,
-    /// Run two plans (A and B are plan files, *.toml) in turn, and compare them
-    #[arg(long, requires = "b_file")]
-    pub(crate) run: bool,
-    /// How often --run runs each plan [default: 5]
-    #[arg(long, value_name = "N", requires = "run", value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pub(crate) rounds: Option<u32>,
-    /// Folder for the results of --run; runs that are there are kept or finished [default: a new one in results]
-    #[arg(long, value_name = "FOLDER", requires = "run")]
-    pub(crate) out: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) quiet_machine: QuietOption,
-    /// What is printed
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) output: Format,
-}
 
 pub(crate) async fn compare(compare: Compare) -> Result<Status, Failure> {
     match &compare.b_file {

@@ -8,7 +8,6 @@ use acidtest_runner::{Failure, Finished, Order};
 use tokio::task::LocalSet;
 
 use crate::{
-    args::{Format, Run},
     carry_out::carry_out,
     exit::{self, Status},
     interrupt,
@@ -19,6 +18,7 @@ use crate::{
     plan_file,
     progress::Progress,
     quiet::{Machine, Others, is_quiet},
+    run_arguments::{Format, Run},
 };
 
 pub(crate) async fn run(run: Run) -> Result<Status, Failure> {

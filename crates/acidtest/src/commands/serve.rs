@@ -1,6 +1,6 @@
 //! `acidtest serve`.
 
-use std::{net::SocketAddr, path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command};
 
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, StoreKind, Support};
@@ -11,71 +11,27 @@ use acidtest_serve::{
     WorkloadAbout, WorkloadParameter,
 };
 use acidtest_workloads::WORKLOADS;
-use clap::{Args, Parser};
+use clap::Parser;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    args::{self, Arguments, QuietMachine, QuietOption, Run},
+    args::{self, Arguments},
     carry_out,
-    certificate_arguments::ListenCertificate,
     command_line::command_line,
     exit::{self, Status},
     files,
     needs::Needs,
     order, output,
     registry::{self, STORES},
+    run_arguments::{QuietMachine, Run},
+    serve_arguments::Serve,
     target,
 };
 
 /// Length of the longest token, in bytes.
 const TOKEN: u64 = 4096;
-
-const EXAMPLES: &str = "\
-Examples:
-  acidtest serve
-      on this machine only: open http://127.0.0.1:1730 in a browser; what scripts can ask for is at
-      http://127.0.0.1:1730/api/openapi.json
-  curl --json '{\"workload\":\"inventory\",\"trials\":3}' http://127.0.0.1:1730/api/runs
-      run a plan; its path is in the answer
-  ACIDTEST_PASSWORD=... acidtest serve --allow-store postgres://ann@db.example/shop
-      plans may name that server, without its password
-  openssl rand -hex 32 > token && chmod 600 token
-  acidtest serve --listen 192.0.2.7:1730 --token-file token
-      for others, too: a browser asks for the token, requests have it as Authorization: Bearer TOKEN
-  acidtest serve --listen 192.0.2.7:1730 --token-file token --tls-cert server.pem \\
-      --tls-key server.key
-      the same with TLS, so that nobody in between reads it";
-
-/// Starts, watches, stops and compares runs, in a browser and over HTTP.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Serve {
-    /// Where to listen; elsewhere than on loopback only with --token-file
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1730", value_parser = address)]
-    listen: SocketAddr,
-    #[command(flatten)]
-    certificate: ListenCertificate,
-    /// A file with the token that every request must have: 16 letters, digits and signs or more
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// A name of this machine that requests may use, besides localhost and its addresses; may be repeated
-    #[arg(long, value_name = "NAME")]
-    allow_host: Vec<String>,
-    /// An address that plans may name as a store or lock service, without its password; may be repeated
-    #[arg(long, value_name = "ADDRESS")]
-    allow_store: Vec<String>,
-    /// The folder of results, and of what is kept of runs
-    #[arg(long, value_name = "FOLDER", default_value = output::RESULTS)]
-    out: PathBuf,
-    #[command(flatten)]
-    quiet_machine: QuietOption,
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write an address and a port, as in 127.0.0.1:1730 or [::1]:1730".to_owned())
-}
 
 /// Serves until it is told to end.
 pub(crate) async fn serve(serve: Serve) -> Result<Status, Failure> {
