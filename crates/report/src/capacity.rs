@@ -24,7 +24,7 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
             proved(found),
             above(&found.limit)
         ),
-        None => format!("{name} has no capacity to tell: {}", none(found, cell.error.as_deref())),
+        None => format!("{name} has no known capacity: {}", none(found, cell.error.as_deref())),
     }];
     if let Some(odds) = found.even_odds.filter(|_| found.carried.is_some()) {
         lines.push(format!(
@@ -49,7 +49,7 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
     }
     let grows = result.plan.capacity.as_ref().is_some_and(|plan| plan.growth.is_some());
     if let (None, Some(_), true) = (found.carried, result.plan.demand, grows) {
-        lines.push("  When the demand has grown to it cannot be computed without a capacity.".to_owned());
+        lines.push("  When a growing demand reaches it cannot be computed without a capacity.".to_owned());
     }
     if let (Some(demand), Limit::Bench { at }) = (result.plan.demand, &found.limit)
         && demand.0 >= *at
@@ -144,18 +144,21 @@ fn above(limit: &Limit) -> String {
         }
         Limit::Broke { at } => format!("At {}/s the audit found a broken promise.", offered(*at)),
         Limit::Unknown { at } => format!(
-            "At {}/s it could not be told: the audit could not, or there were too few operations for an objective (a longer --hold).",
+            "At {}/s a probe was inconclusive: the audit was, or there were too few operations for an objective (a longer \
+             --hold).",
             offered(*at)
         ),
         Limit::Gone { at: Some(at) } => format!("At {}/s the store was lost.", offered(*at)),
         Limit::Gone { at: None } => "The store was lost.".to_owned(),
         Limit::Budget => {
-            "The budget was spent before all of its fresh probes were made (--budget, --probes): it is less sure than it could be."
+            "The budget ran out before all of its fresh probes were made (--budget, --probes): it is less certain than it \
+             could be."
                 .to_owned()
         }
-        Limit::Machine => "Other programs used a quarter of the machine or more in too many probes to go on.".to_owned(),
+        Limit::Machine => "The search stopped: other programs used a quarter of the machine or more during too many \
+                           probes.".to_owned(),
         Limit::Highest => {
-            "It is the highest rate that can be asked for: the capacity may be more.".to_owned()
+            "It is the highest rate that can be requested: the capacity may be higher.".to_owned()
         }
         // these give none
         Limit::Bench { .. } | Limit::NoRate { .. } | Limit::Unfinished => String::new(),
@@ -174,8 +177,8 @@ fn none(found: &Capacity, failed: Option<&str>) -> String {
             format!("{which} could not be made: {why}. --resume continues the search.")
         }
         Limit::Bench { at } => format!(
-            "the bench was the limit, not the store: at {}/s its clients used all the cores that they can use; more cores, more \
-             clients (each has one thread at most), or clients on another machine, offer more.",
+            "the bench was the limit, not the store: at {}/s its clients used all the cores that they can use; for higher \
+             rates, use more cores, more clients (each has one thread at most), or clients on another machine.",
             offered(*at)
         ),
         Limit::NoRate { objective, at, ratio } => {
@@ -185,7 +188,7 @@ fn none(found: &Capacity, failed: Option<&str>) -> String {
             );
             format!("no rate meets {objective}; the best seen was {}/s, {best}.", offered(*at))
         }
-        Limit::Unfinished => "the search did not come to its end; --resume goes on with it.".to_owned(),
+        Limit::Unfinished => "the search did not finish; --resume continues it.".to_owned(),
         Limit::Objective { objective, at, .. } => format!("{objective} was missed at {}/s.", offered(*at)),
         Limit::Budget => {
             let expected = found.expected.map_or_else(String::new, |expected| {
@@ -196,14 +199,14 @@ fn none(found: &Capacity, failed: Option<&str>) -> String {
                 )
             });
             format!(
-                "its budget was spent after {} probes, before fresh probes had confirmed a rate{expected}. --resume with a larger \
-                 --budget goes on with it.",
+                "its budget ran out after {} probes, before fresh probes had confirmed a rate{expected}. --resume with a \
+                 larger --budget continues it.",
                 found.probes
             )
         }
         Limit::Machine => format!(
-            "machine-limited: other programs used a quarter of the machine or more in too many of its {} probes, which say nothing \
-             of the store; on a quiet machine it can be told, or with --shared-machine beside them.",
+            "machine-limited: other programs used a quarter of the machine or more during too many of its {} probes, which \
+             say nothing about the store. Search again on a quiet machine, or with --shared-machine beside those programs.",
             found.probes
         ),
         other => {
@@ -243,7 +246,7 @@ fn beside_demand(found: &Capacity, headroom: &Headroom) -> String {
     let room =
         headroom.room.as_ref().map_or_else(String::new, |SpaceForecast { days: in_days, date, .. }| {
             let date = date.as_ref().map_or_else(String::new, |date| format!(", on {date}"));
-            format!(" Computed: its room is full in {}{date}.", days(*in_days))
+            format!(" Computed: its space is full in {}{date}.", days(*in_days))
         });
     format!(
         "That is {} times the demand of {}/s{enough}.{reached}{room}",
@@ -259,15 +262,17 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
     let length = plan.measured(&result.plan);
     let mut notes = vec![
         format!(
-            "capacity: the open-loop rate at which {} and the audit are expected to hold in 95 % of probes of {length}, confirmed by \
-             fresh probes at that very rate, and below every rate at which a promise was broken. even odds: the rate at which half of \
-             the probes hold, by a fit of all. Both intervals allow for a machine that drifts. It is the capacity of this machine, \
-             with clients and store as they are here; an operation is what a client starts: a transaction or a batch is one.",
+            "capacity: the open-loop rate at which {} and the audit are expected to hold in 95 % of probes of {length}, \
+             confirmed by fresh probes at that very rate, and below every rate at which a promise was broken. even odds: \
+             the rate at which half of the probes hold, fitted to all of them. Both intervals allow for a machine that \
+             drifts. Both figures are for this machine, with clients and store as they are here. An operation is what a \
+             client starts: a transaction or a batch counts as one.",
             objectives.join(", ")
         ),
-        "times: response times of acknowledged operations, from when each was due; those that failed, stayed unknown or were never \
-         started count as slower than any other. errors: those, over all that were offered; a refusal is an answer. \
-         Of several probes at a rate the median is shown; not served: more were not than the percentile leaves out."
+        "times: response times of acknowledged operations, from when each was due; those that failed, stayed unknown or \
+         were never started count as slower than any other. errors: the share of these in all operations offered; a \
+         refusal is an answer. With several probes at a rate, the median is shown. not served: more operations were not \
+         served than the percentile leaves out."
             .to_owned(),
         "knee: where the curve of the slowest operation's p99 over the rate bends (Kneedle, on the logarithm of the time). \
          closed loop: what the clients reached with no rate set, before the search."
@@ -277,8 +282,9 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
     let headroom = found(result).find_map(|(_, found)| found.headroom.as_ref());
     if let (Some(headroom), Some(growth)) = (headroom, plan.growth) {
         notes.push(format!(
-            "days and dates: computed, not run. Assumed: the demand is {}/s on the run's day, {}, and grows by {growth}, compounding; \
-             the capacity stays what it is: the same machine, data, mix and settings; no part of a day is busier than another.",
+            "days and dates: computed, not measured. Assumed: the demand is {}/s on the run's day, {}, and grows by \
+             {growth}, compounding; the capacity stays the same, as do machine, data, mix and settings; the load is even \
+             over the day.",
             three_digits(headroom.demand),
             result.started.split('T').next().unwrap_or_default()
         ));
@@ -290,8 +296,8 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
             continue;
         };
         notes.push(format!(
-            "room of {} in {fits}: computed, not run. Assumed: an empty table at the run's day; {} for every row and {} rows for \
-             every operation, as measured at the capacity; nothing else needs room{}.",
+            "space for {} in {fits}: computed, not measured. Assumed: an empty table on the day of the run; {} per row and \
+             {} rows per operation, as measured at the capacity; nothing else takes space{}.",
             cell.store,
             bytes(room.bytes_a_row),
             three_digits(room.rows_an_operation),
@@ -301,8 +307,8 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
     let widest = found(result).filter_map(|(_, found)| found.even_odds).map(|odds| odds.spread);
     if let Some(spread) = widest.reduce(f64::max).filter(|spread| *spread > 0.1) {
         notes.push(format!(
-            "what single probes hold varies by up to {} from one to the next: a quiet machine, a longer --hold or a larger \
-             --budget would tell more.",
+            "the rate that single probes hold varies by up to {} from one to the next: a quiet machine, a longer --hold or \
+             a larger --budget would give a more precise capacity.",
             percent(spread)
         ));
     }
@@ -316,12 +322,13 @@ fn prices(result: &RunResult) -> Option<String> {
         prices().any(|price| price.throughput.interval.is_some()),
         prices().all(|price| price.throughput.interval.is_some()),
     );
-    let against = "against the search with the least of the guarantee that is otherwise the same";
+    let against = "against the otherwise identical search with the least of the guarantee";
     let odds = format!(
-        "price: the ratio of the even odds, {against}; its interval is made of theirs; ≈ marks one inside the noise."
+        "price: the ratio of the even odds, {against}; its interval is computed from theirs; ≈ marks a price inside the \
+         noise."
     );
-    let why = "in one of the two searches the even odds are not known, or lie at or above a rate at which a promise was broken or it \
-               could not be told";
+    let why = "in one of the two searches the even odds are unknown, or lie at or above a rate at which a promise was \
+               broken or a probe was inconclusive";
     match (some, all) {
         (true, true) => Some(odds),
         (true, false) => Some(format!(
@@ -432,7 +439,7 @@ mod tests {
         );
         let shown = markdown(&result);
         for part in [
-            "its budget was spent after 8 probes, before fresh probes had confirmed a rate",
+            "its budget ran out after 8 probes, before fresh probes had confirmed a rate",
             "demand of 900,000/s lies above the interval of the rate that 95 % of probes hold",
         ] {
             assert!(shown.contains(part), "{shown}");

@@ -60,7 +60,7 @@ fn interrupted(result: &RunResult) -> Option<String> {
         return None;
     }
     if result.plan.capacity.is_some() {
-        return Some("The run was interrupted: searches may not have come to their ends.".to_owned());
+        return Some("The run was interrupted: searches may be unfinished.".to_owned());
     }
     let asked = u64::from(result.plan.trials).saturating_mul(result.cells.len() as u64);
     let rounds = |trials: &mut dyn Iterator<Item = &TrialResult>| -> BTreeSet<u32> {
@@ -97,8 +97,8 @@ fn unlike_durability(result: &RunResult, names: &Names) -> Option<String> {
     let said: Vec<String> = said.collect();
     (said.len() > 1).then(|| {
         format!(
-            "Durability differs between the stores: {}. A weaker level is less work: compare at one level (--durability, of private \
-             servers).",
+            "Durability differs between the stores: {}. A weaker level is less work: compare at one level (--durability, \
+             for private servers).",
             said.join(", ")
         )
     })
@@ -121,15 +121,13 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
     let mut said = vec![match (run.len(), holds.len()) {
         (0, _) => "No cell was run.".to_owned(),
         (1, 1) => format!("The cell holds{rates}."),
-        (1, 0) if broken.is_empty() && excused.is_empty() => {
-            "Whether the cell holds could not be told.".to_owned()
-        }
+        (1, 0) if broken.is_empty() && excused.is_empty() => "Whether the cell holds is unknown.".to_owned(),
         (1, 0) => "The cell does not hold.".to_owned(),
         (all, each) if all == each => format!("All {all} cells hold{rates}."),
         (all, each) => format!("{} of {} cells hold{rates}.", count(each as u64), count(all as u64)),
     }];
     if !broken.is_empty() {
-        said.push(format!("Broken, against what was promised: {}.", listed(&broken, names)));
+        said.push(format!("Broken despite a promise: {}.", listed(&broken, names)));
     }
     if !excused.is_empty() {
         said.push(format!(
@@ -140,7 +138,7 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
     }
     let unknown = of(&|cell| cell.verdict() == Verdict::Unknown && !cell.trials.is_empty());
     if !unknown.is_empty() && run.len() > 1 {
-        said.push(format!("It could not be told of {}.", listed(&unknown, names)));
+        said.push(format!("Unknown: {}.", listed(&unknown, names)));
     }
     let never = of(&|cell| cell.trials.is_empty());
     if !never.is_empty() && !run.is_empty() {
@@ -190,7 +188,7 @@ fn outage(result: &RunResult, names: &Names) -> Option<String> {
     let place = if result.cells.len() > 1 { format!(" ({})", names.cell(cell)) } else { String::new() };
     Some(match away {
         away if away.is_infinite() => {
-            format!("After a fault nobody was served to the end of a trial{place}.")
+            format!("After a fault nobody was served until the end of a trial{place}.")
         }
         away if away < SEEN => return None,
         away => format!("After a fault nobody was served for up to {}{place}.", nanoseconds(away * 1e9)),
@@ -296,14 +294,14 @@ fn leader(
     ranked.sort_by(|one, other| if open { one.1.total_cmp(&other.1) } else { other.1.total_cmp(&one.1) });
     let mut late = String::new();
     if !behind.is_empty() {
-        let _ = write!(late, "; not all of the rate was done by {}", listed(&behind, names));
+        let _ = write!(late, "; did not keep up with the rate: {}", listed(&behind, names));
     }
     if open && !untold.is_empty() {
-        let _ = write!(late, "; too few operations for a p99 were done by {}", listed(&untold, names));
+        let _ = write!(late, "; too few operations for a p99: {}", listed(&untold, names));
     }
     let Some(((best, value), others)) = ranked.split_first() else {
         let enough = if untold.is_empty() { "" } else { " with enough operations for a p99" };
-        let none = format!("No cell{of_group} that holds did all of its rate{enough}");
+        let none = format!("No cell{of_group} that holds kept up with its rate{enough}");
         let all: Vec<&CellResult> = behind.into_iter().chain(untold).collect();
         return open.then(|| format!("{none}: {}", listed(&all, names)));
     };
@@ -315,8 +313,8 @@ fn leader(
         let (which, most) =
             if open { ("has the lowest p99", "lowest") } else { ("is the fastest", "highest") };
         return Some(format!(
-            "Which of those {those} {which} is not shown, because other programs used a quarter of the machine or more during {}; {most} \
-             beside them: {}, {shown}{late}",
+            "Which of those {those} {which} is unclear, because other programs used a quarter of the machine or more \
+             during {}; {most} beside them: {}, {shown}{late}",
             listed(disturbed, names),
             names.cell(best)
         ));
@@ -484,10 +482,7 @@ mod tests {
             trial.audit = broken.clone();
         }
         let text = said(&result);
-        assert!(
-            text.starts_with("2 of 4 cells hold. Broken, against what was promised: sqlite hard."),
-            "{text}"
-        );
+        assert!(text.starts_with("2 of 4 cells hold. Broken despite a promise: sqlite hard."), "{text}");
     }
 
     #[test]
@@ -568,8 +563,8 @@ mod tests {
         assert!(!text.contains("Fastest"), "{text}");
         assert!(
             text.ends_with(
-                "is not shown, because other programs used a quarter of the machine or more during sqlite soft; highest beside them: \
-                 sqlite native, 1,144 ok/s."
+                "is unclear, because other programs used a quarter of the machine or more during sqlite soft; highest \
+                 beside them: sqlite native, 1,144 ok/s."
             ),
             "{text}"
         );
@@ -617,7 +612,7 @@ mod tests {
     fn a_cell_whose_verdict_is_unknown_is_not_said_to_break() {
         let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
         result.cells[0].trials[0].audit.verdict = Verdict::Unknown;
-        assert_eq!(said(&result), "Whether the cell holds could not be told.");
+        assert_eq!(said(&result), "Whether the cell holds is unknown.");
     }
 
     /// The fewer of the offered operations a cell does, the easier it is to be quick with them.
@@ -636,7 +631,7 @@ mod tests {
         }
         let text = said(&result);
         assert!(text.contains("Lowest p99 of those that hold: sqlite native, p99 "), "{text}");
-        assert!(text.ends_with("; not all of the rate was done by sqlite soft."), "{text}");
+        assert!(text.ends_with("; did not keep up with the rate: sqlite soft."), "{text}");
     }
 
     /// Who refuses more acknowledges fewer: by its price it may be faster.
@@ -677,7 +672,7 @@ mod tests {
             }
         }
         let text = said(&result);
-        let none = "No cell that holds did all of its rate with enough operations for a p99: sqlite soft";
+        let none = "No cell that holds kept up with its rate with enough operations for a p99: sqlite soft";
         assert!(text.contains(none), "{text}");
     }
 
@@ -716,7 +711,7 @@ mod tests {
         result.cells[1].trials.push(again);
         assert_eq!(told(&result), "The run was interrupted: 4 of its 6 trials were made.");
         result.plan.capacity = Some(acidtest_results::CapacityPlan::default());
-        assert!(told(&result).starts_with("The run was interrupted: searches may not"), "{}", told(&result));
+        assert!(told(&result).starts_with("The run was interrupted: searches may be"), "{}", told(&result));
     }
 
     #[test]

@@ -46,8 +46,8 @@ pub(crate) fn workload(result: &RunResult) -> String {
             });
             let (count, common) = (several.len(), common.join(", "));
             match &*common {
-                "" => format!("{count} choices of its parameters"),
-                common => format!("{common}; {count} choices of its other parameters"),
+                "" => format!("{count} combinations of its parameters"),
+                common => format!("{common}; {count} combinations of its other parameters"),
             }
         }
     }
@@ -110,7 +110,7 @@ pub(crate) fn driving(result: &RunResult) -> String {
         1 => "1 trial a cell".to_owned(),
         trials => format!("{trials} trials a cell, interleaved"),
     };
-    let refused = if plan.trace.is_some() { " · refused operations wait 5 ms and try again" } else { "" };
+    let refused = if plan.trace.is_some() { " · refused operations are retried after 5 ms" } else { "" };
     let duty = if plan.duty < 1.0 {
         format!(" · each client works for {} of the time", percent(plan.duty))
     } else {
@@ -175,19 +175,19 @@ mod tests {
         assert_eq!(said(&mut result, ["1,000 entries, direct"; 2]), "1,000 entries, direct");
         assert_eq!(
             said(&mut result, ["1,000 entries, direct", "1,000 entries, queue on disk"]),
-            "1,000 entries; 2 choices of its other parameters"
+            "1,000 entries; 2 combinations of its other parameters"
         );
         assert_eq!(
             said(&mut result, ["5 entries, direct", "10 entries, queued"]),
-            "2 choices of its parameters"
+            "2 combinations of its parameters"
         );
         let lines = [
             "100 B, 1 producer (ack none, 2 at once), drained",
             "100 B, 1 producer (ack confirm, 2 at once), drained",
         ];
-        assert_eq!(said(&mut result, lines), "100 B, drained; 2 choices of its other parameters");
+        assert_eq!(said(&mut result, lines), "100 B, drained; 2 combinations of its other parameters");
         result.cells.clear();
-        assert_eq!(workload(&result), "0 choices of its parameters");
+        assert_eq!(workload(&result), "0 combinations of its parameters");
     }
 
     #[test]

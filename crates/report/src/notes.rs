@@ -40,8 +40,8 @@ const SORTS: [(&str, bool); 21] = [
     ("price of TLS", true),
     ("trials cut short", true),
     ("sessions", false),
-    ("faults brought about", true),
-    ("restarts unasked", true),
+    ("injected faults", true),
+    ("unrequested restarts", true),
     ("crashes", true),
     ("outages", false),
     ("price of faults", false),
@@ -75,15 +75,15 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
     notes.extend(result.left_out.iter().map(|what| format!("left out: {what}")));
     if !all && result.cells.len() > MANY {
         notes.push(format!(
-            "what clients, servers and machine used, and the times of what was not acknowledged, are left out for {} cells; \
-             `acidtest report FILE` has all of it.",
+            "resource usage and the times of operations that were not acknowledged are left out for {} cells; `acidtest \
+             report FILE` shows them.",
             result.cells.len()
         ));
     }
     if ["tmpfs", "ramfs"].contains(&result.machine.filesystem.as_str()) {
         notes.push(
-            "the data lies in memory (tmpfs): syncing it costs nothing there, and survives nothing. Set TMPDIR \
-             or ACIDTEST_LAB to a folder on a disk."
+            "the data is in memory (tmpfs), where a sync costs nothing and protects nothing. Set TMPDIR or ACIDTEST_LAB to \
+             a folder on a disk."
                 .to_owned(),
         );
     }
@@ -116,10 +116,10 @@ fn meanings(result: &RunResult) -> Vec<String> {
         let whose = whose.into_iter().collect::<Vec<_>>().join(" or ");
         let tested = match crashes.len() {
             0 => "no crash was tested in this run".to_owned(),
-            1 => format!("tested by one crash of {whose} process, and by no loss of power"),
-            several => format!("tested by {several} crashes of {whose} process, and by no loss of power"),
+            1 => format!("tested by one crash of {whose} process, not by a loss of power"),
+            several => format!("tested by {several} crashes of {whose} process, not by a loss of power"),
         };
-        let told = durability.level().map_or("", |_| ", by the settings read back");
+        let told = durability.level().map_or("", |_| ", according to the settings read back");
         format!("durability {durability}: {}{told}; {tested}.", durability.meaning())
     }));
     notes.extend(excuses(result));
@@ -137,7 +137,7 @@ fn terms(result: &RunResult) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(some) = trials().find(|trial| trial.other_operations().next().is_some()) {
         let counted = some.counted.join(" and ");
-        notes.push(format!("ok/s counts {counted}; other operations have a column of their own."));
+        notes.push(format!("ok/s counts {counted}; other operations have their own columns."));
     }
     let terms = workload(&result.plan.workload).map_or(&[] as &[_], |kind| kind.terms);
     let shown = terms.iter().filter(|(name, _)| is_there(name));
@@ -157,8 +157,8 @@ fn statistics(result: &RunResult, names: &Names) -> Vec<String> {
             "99th percentile of the response time (higher is worse)"
         };
         notes.push(format!(
-            "price of lock: {what} against lock none of the same cell, with a 95 % interval over paired trials; ≈ \
-             marks one inside the noise."
+            "price of lock: {what} relative to lock none in the same cell, with a 95 % interval over paired trials; ≈ \
+             marks a price inside the noise."
         ));
     }
     let others: Vec<Priceable> =
@@ -169,8 +169,8 @@ fn statistics(result: &RunResult, names: &Names) -> Vec<String> {
             None => each.name().to_owned(),
         });
         notes.push(format!(
-            "price of {}: against the cell with the least of it in the grid that is otherwise the same; answers are {}; for \
-             p99, and for the CPU time of an answer, higher is worse.",
+            "price of {}: relative to the otherwise identical cell with the least of it in the grid; answers are {}; for \
+             p99 and CPU time per answer, higher is worse.",
             shown.collect::<Vec<_>>().join(", "),
             answers_are(result)
         ));
@@ -183,35 +183,36 @@ fn statistics(result: &RunResult, names: &Names) -> Vec<String> {
             resting.into_iter().filter(|(_, is_there)| *is_there).map(|(what, _)| what).collect();
         let resting = match &resting[..] {
             [] => String::new(),
-            resting => format!("; what rests on it: {}", resting.join(", ")),
+            resting => format!("; based on served/s: {}", resting.join(", ")),
         };
         notes.push(format!(
-            "ok/s is of the whole measured part, outages included; served/s is of the time in which somebody was served, without \
-             the longest outage of each fault and of each restart that nobody asked for{resting}."
+            "ok/s covers the whole measured part, outages included; served/s leaves out the longest outage after each \
+             fault and each unrequested restart{resting}."
         ));
     }
     let mut guarantees = Priceable::of(result);
     if guarantees.any(|each| result.cells.iter().any(|cell| result.other_refusals(each, cell).is_some())) {
         notes.push(format!(
-            "a price is void where {REFUSED_MORE}, so that neither ratio is what the guarantee costs."
+            "a price is void where {REFUSED_MORE}, so neither ratio is what the guarantee costs."
         ));
     }
     if is_percentile_left_out(result) {
-        notes.push(format!("{LEFT_OUT}; of a price, in each trial."));
+        notes.push(format!("{LEFT_OUT}; for a price, in each trial."));
     }
     let divided = result.divided_rounds();
     if divided > 0 && prices().next().is_some() {
         notes.push(format!(
-            "the run was interrupted and resumed: prices are of trials of one session, which leaves {divided} of {} rounds \
-             out.",
+            "the run was interrupted and resumed: prices pair trials of the same session only, which leaves {divided} of \
+             {} rounds out.",
             result.plan.trials
         ));
     }
     if has_law {
         notes.push(
-            "scalability: X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther), least squares, intervals by bootstrap; prediction error: \
-             of each number of clients from the others; a peak is told where that is at most 5 % and the peak's interval has an \
-             upper bound, and is a guess beyond the clients that were run."
+            "scalability: X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther), least squares, intervals by bootstrap; \
+             prediction error: each number of clients predicted from the others; a peak is shown if that is at most 5 % \
+             and the peak's interval has an upper bound, and is an extrapolation beyond the numbers of clients that were \
+             run."
                 .to_owned(),
         );
     }
@@ -221,7 +222,7 @@ fn statistics(result: &RunResult, names: &Names) -> Vec<String> {
         result.cells.iter().any(|cell| !cell.trials.is_empty() && cell.steadiness_of_trials().is_none());
     if unchecked {
         notes.push(format!(
-            "whether the measured part still drifts was not checked where it is shorter than {SHORTEST} whole seconds."
+            "measured parts shorter than {SHORTEST} whole seconds were not checked for drift."
         ));
     }
     notes
@@ -235,7 +236,7 @@ fn unfitted(sweeps: &[Sweep<'_>], result: &RunResult, names: &Names) -> Option<S
     let most = sweeps.iter().map(|sweep| sweep.points().len()).max()?;
     if most < FEWEST {
         let needs =
-            format!("scalability: a law of three parameters needs {FEWEST} numbers of clients or more.");
+            format!("scalability: a law with three parameters needs at least {FEWEST} numbers of clients.");
         return (most > 2).then_some(needs);
     }
     let names = names.without(CLIENTS);
@@ -248,7 +249,8 @@ fn unfitted(sweeps: &[Sweep<'_>], result: &RunResult, names: &Names) -> Option<S
     let more = if rest > 0 { format!("; and of {rest} more") } else { String::new() };
     let shown = said.into_iter().take(NAMED).collect::<Vec<_>>().join("; of ");
     (!shown.is_empty()).then(|| {
-        format!("scalability: no law was fitted to the figures of {shown}{more}: such figures bend the curve as contention does.")
+        format!("scalability: no law was fitted to the figures of {shown}{more}: this would bend the curve as contention \
+                 does.")
     })
 }
 
@@ -258,17 +260,18 @@ fn over_trials(result: &RunResult) -> Vec<String> {
     let measured = || result.cells.iter().map(|cell| cell.measured_trials().len());
     if measured().any(|trials| trials > 1) {
         notes.push(
-            "ok/s is the arithmetic mean over the trials; `acidtest compare` has geometric ones.".to_owned(),
+            "ok/s is the arithmetic mean over the trials; `acidtest compare` shows geometric means."
+                .to_owned(),
         );
     }
     let has_prices = result.cells.iter().any(|cell| !cell.prices.is_empty());
     let fewest = measured().filter(|trials| *trials > 0).min();
     notes.extend(match fewest {
-        Some(1) if has_prices => Some("one trial has no interval: ask for more with --trials.".to_owned()),
-        Some(2) => Some("with 2 trials an interval says little: ask for more with --trials.".to_owned()),
+        Some(1) if has_prices => Some("one trial gives no interval: use more --trials.".to_owned()),
+        Some(2) => Some("with 2 trials an interval says little: use more --trials.".to_owned()),
         Some(few) if few > 1 && few < ENOUGH => Some(format!(
-            "intervals: 95 %, Student's t over {few} trials, which takes trials as about (log-)normal; from {ENOUGH} \
-             trials on they are bootstrapped."
+            "intervals: 95 %, Student's t over {few} trials, which assumes roughly (log-)normal trials; with {ENOUGH} or \
+             more they are bootstrapped."
         )),
         Some(many) if many > 1 => Some("intervals: 95 %, bootstrap-t over the trials.".to_owned()),
         _ => None,
@@ -320,7 +323,7 @@ fn data(result: &RunResult, names: &Names) -> Vec<String> {
         let taken = match taken {
             0 => String::new(),
             n => format!(
-                "; {n} {} took over what an earlier one had left",
+                "; {n} {} reused what an earlier one had left",
                 if n == 1 { "trial" } else { "trials" }
             ),
         };
@@ -345,17 +348,21 @@ fn sizes(result: &RunResult, names: &Names) -> Vec<String> {
         let sources: Vec<String> =
             sources.iter().map(|(store, source)| format!("{store}: {source}")).collect();
         notes.push(format!(
-            "bytes of a row, at the end of the trials, as the stores say. {}.",
+            "bytes per row at the end of the trials, as reported by the stores. {}.",
             sources.join("; ")
         ));
     }
     if let (Some(fits), false) = (result.plan.fits, sources.is_empty()) {
         let days = demand(result).map_or_else(String::new, |PerSecond(of)| {
-            format!(", for as many days as {} rows a second need to fill it, if that does not grow", rate(of))
+            format!(
+                ". Days: the time in which {} rows a second fill it, if that rate does not grow",
+                rate(of)
+            )
         });
         notes.push(format!(
-            "rows in {fits}: computed, not run: if every row takes as much as these did, and nothing else needs \
-             room{days}. The pages of small tables are not full: the more rows are loaded (--scans), the nearer it is."
+            "rows in {fits}: computed, not measured, assuming that every row takes as much as these did and nothing else \
+             takes space{days}. Small tables do not fill their pages: the more rows are loaded (--scans), the better the \
+             estimate."
         ));
     }
     notes
@@ -456,7 +463,8 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
             note(
                 "dependent seconds",
                 format!(
-                    "{what} swings slowly: {seconds:.0} seconds are worth {worth:.1} independent ones; a longer --duration would say more"
+                    "{what} swings slowly: {seconds:.0} seconds are worth {worth:.1} independent ones; a longer --duration \
+                     would give a more precise figure"
                 ),
             );
         }
@@ -466,8 +474,8 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         note(
             "outages",
             format!(
-                "nobody was served for {unserved:.2} of the {:.2} s of trial {}: too little is left for a price of it, or against \
-                 it; a longer --duration would leave more",
+                "nobody was served for {unserved:.2} of the {:.2} s of trial {}: too little is left to price it, or to \
+                 price others against it; a longer --duration would leave more",
                 trial.seconds, trial.round
             ),
         );
@@ -536,7 +544,7 @@ fn sessions(cell: &CellResult) -> Option<String> {
     let said: Vec<String> = said.collect();
     (said.len() > 1).then(|| {
         format!(
-            "its mean and interval are over several sessions of a run that was resumed, perhaps hours apart: {}",
+            "its mean and interval span several sessions of a resumed run, perhaps hours apart: {}",
             said.join(", ")
         )
     })
@@ -564,12 +572,12 @@ fn busy(result: &RunResult, names: &Names) -> Option<String> {
 }
 
 /// When figures of two cells are void for their refusals, and why, as the end of a sentence.
-pub(crate) const REFUSED_MORE: &str = "one of the two cells refused so much more that it matters by more than 5 % whether \
-                                       refusals count: a refusal is mostly less work";
+pub(crate) const REFUSED_MORE: &str = "one of two cells refused so much more that counting refusals or not makes a \
+                                       difference of more than 5 % (a refusal is usually less work)";
 
 /// Which percentiles are not shown, and why.
-pub(crate) const LEFT_OUT: &str = "a percentile that fewer than 10 times lie beyond is not shown: it would be about the maximum. \
-                                   p99 takes 1,000 operations, p99.9 takes 10,000";
+pub(crate) const LEFT_OUT: &str = "a percentile is shown only if at least 10 measurements lie beyond it: p99 needs 1,000 \
+                                   operations, p99.9 needs 10,000";
 
 /// What answers are, in words that stand after them.
 pub(crate) fn answers_are(result: &RunResult) -> &'static str {
@@ -592,8 +600,8 @@ fn hosts(result: &RunResult) -> Vec<String> {
     }
     let told = |(store, took): (String, f64)| {
         format!(
-            "{store} was kept in a process of its own, so that it could be killed: each operation went there and back, \
-             which takes {} (median of 1,000); without --fault it is in the clients' process.",
+            "{store} ran in a process of its own, so that it could be killed: each operation made a round trip to it, \
+             which takes {} (median of 1,000); without --fault it runs in the clients' process.",
             nanoseconds(took)
         )
     };
@@ -605,7 +613,7 @@ fn apart(result: &RunResult, processes: u32) -> String {
     let what = acidtest_workloads::workload(&result.plan.workload).map_or("", |kind| kind.apart);
     let what = if what.is_empty() { String::new() } else { format!("; {what}") };
     let up_to = if processes > 1 { format!("up to {processes} processes") } else { "a process".to_owned() };
-    format!("clients ran in {up_to} of their own, whose ledgers are brought together at the end{what}.")
+    format!("clients ran in {up_to} of their own, whose ledgers are merged at the end{what}.")
 }
 
 /// What was done to a server or to the clients, when, and how long nobody was served.
@@ -615,45 +623,45 @@ fn injection(injected: &InjectionFigures) -> String {
     let whom =
         if is_of_clients || member == Role::Server.name() { String::new() } else { format!(" of {member}") };
     let Some(at_seconds) = at_seconds else {
-        return format!("{fault}{whom} was due at {due_seconds:.2} s: the trial had ended before");
+        return format!("{fault}{whom} was due at {due_seconds:.2} s: the trial ended first");
     };
     let late =
         if at_seconds - due_seconds > 0.1 { format!(" (due at {due_seconds:.2} s)") } else { String::new() };
     if injected.missed || injected.back_seconds.or(injected.last_ok_seconds).is_none() && !injected.overtaken
     {
-        return format!("{fault}{whom} at {at_seconds:.2} s{late}: it was down, or about to stop, already");
+        return format!("{fault}{whom} at {at_seconds:.2} s{late}: it was already down or about to stop");
     }
     let answered = match answered_seconds {
-        Some(_) if fault == "disconnect" => "all connections of clients were closed".to_owned(),
+        Some(_) if fault == "disconnect" => "all client connections were closed".to_owned(),
         Some(on) if is_of_clients => {
-            format!("one of the processes that drive the clients stood still for {:.2} s", on - at_seconds)
+            format!("one of the processes that drive the clients stalled for {:.2} s", on - at_seconds)
         }
         Some(answered) => format!("it answered {:.2} s later", answered - at_seconds),
         None if injected.overtaken => "the next fault came before it answered again".to_owned(),
         None => "it did not answer again".to_owned(),
     };
     let answered = if injected.same_life {
-        format!("the same life of it answered afterwards, so that it had not ended; {answered}")
+        format!("the same life answered afterwards, so it had not ended; {answered}")
     } else if injected.another_server {
         format!(
-            "another server answered in its place afterwards, or the same one promoted anew, which need not have all that was acknowledged; \
-             {answered}"
+            "another server answered in its place afterwards, or the same one after a promotion, and need not have \
+             everything that was acknowledged; {answered}"
         )
     } else if injected.forced {
-        format!("it did not stop in order within 10 s, and was killed; {answered}")
+        format!("it did not stop cleanly within 10 s and was killed; {answered}")
     } else {
         answered
     };
     let counts = match (injected.acknowledged, injected.interrupted) {
         (Some(acknowledged), _) if injected.outstanding == Some(0) && fault == "kill" => {
             format!(
-                "; {} acknowledged before it, none of them known to be left in the queue, so that it does not count",
+                "; {} acknowledged before it, none of them known to be left in the queue, so it does not count",
                 count(acknowledged)
             )
         }
         (Some(acknowledged), Some(0)) if fault == "kill" && is_kept_by(member) => {
             format!(
-                "; {} acknowledged before it, none interrupted, so that it does not count",
+                "; {} acknowledged before it, none interrupted, so it does not count",
                 count(acknowledged)
             )
         }
@@ -672,15 +680,15 @@ fn injection(injected: &InjectionFigures) -> String {
     };
     let served = match (injected.last_ok_seconds, injected.outage()) {
         (None, _) if injected.acknowledged.unwrap_or_default() > 0 => {
-            "nothing had been acknowledged since the fault before it, so that it says nothing".to_owned()
+            "nothing was acknowledged between the previous fault and it, so it shows nothing".to_owned()
         }
-        (None, _) => "nothing had been acknowledged before it, so that it says nothing".to_owned(),
+        (None, _) => "nothing was acknowledged before it, so it shows nothing".to_owned(),
         (Some(_), None) => match injected.unserved_from_seconds.filter(|from| *from > at_seconds + 1.0) {
             Some(from) => format!("from {from:.2} s on nobody was served again within the run"),
             None => "nobody was served again within the run".to_owned(),
         },
         (Some(_), Some(outage)) if outage < SEEN => {
-            format!("somebody was served all the time, or again within {:.0} ms", SEEN * 1e3)
+            format!("clients were served throughout, or again within {:.0} ms", SEEN * 1e3)
         }
         // what begins much later need not be of its making
         (Some(_), Some(outage)) => {
@@ -725,9 +733,9 @@ fn survived(trial: &TrialResult) -> String {
     let lost = found(&|finding| finding.guarantee == DURABILITY.name || finding.name == "lost");
     let unprotected = found(&|finding| finding.guarantee == LOCK);
     match (trial.audit.verdict, &lost[..]) {
-        (Verdict::Unknown, _) => format!("{ended}, {of}: what was kept is not known"),
+        (Verdict::Unknown, _) => format!("{ended}, {of}: what survived is unknown"),
         (_, []) if !unprotected.is_empty() => {
-            format!("{ended}, {of}: {}, and a loss may be among that", unprotected.join(", "))
+            format!("{ended}, {of}: {}, which may include a loss", unprotected.join(", "))
         }
         (_, []) => {
             let all: Vec<String> = ["no loss seen".to_owned()].into_iter().chain(doubtful(trial)).collect();
@@ -745,7 +753,7 @@ fn survived(trial: &TrialResult) -> String {
 fn doubtful(trial: &TrialResult) -> Option<String> {
     let messages = trial.audit.evidence.get(DOUBTFUL).filter(|messages| **messages > 0)?;
     Some(format!(
-        "{} more may have been lost, or not: they did not come again after an acknowledgement that the store may have had",
+        "{} more may have been lost: they were not redelivered after an acknowledgement that may have reached the store",
         count(messages.unsigned_abs())
     ))
 }
@@ -763,7 +771,8 @@ fn of_the_lost(trial: &TrialResult) -> Vec<String> {
     });
     let in_hand = evidence.get(IN_HAND).filter(|handed| **handed > 0).map(|handed| {
         let handed = count(handed.unsigned_abs());
-        format!("{handed} of the lost {unit} had been handed to consumers, were not acknowledged, and never came again")
+        format!("{handed} of the lost {unit} had been delivered to consumers, were not acknowledged, and were never \
+                 redelivered")
     });
     let age = evidence.get(OLDEST_LOST).map(|millis| {
         format!(
@@ -786,7 +795,7 @@ fn restart(restart: &RestartFigures) -> String {
             "{servers} servers answered at the address of {whom}, and another one later: it may be one of them after a restart"
         ),
         (_, Some(true)) => format!("{whom} restarted"),
-        (_, Some(false)) => format!("another server answered in the place of {whom}"),
+        (_, Some(false)) => format!("another server answered in place of {whom}"),
         (_, None) => format!("{whom} restarted, or another one took its place"),
     };
     let found = match found_seconds {
@@ -800,7 +809,7 @@ fn restart(restart: &RestartFigures) -> String {
         Some((from, None)) => format!("; from {from:.2} s on nobody was served again within the run"),
         _ => String::new(),
     };
-    format!("{what}, {found}: nobody had asked for it, and how the one before had ended is not known{served}")
+    format!("{what}, {found}: nobody requested it, and how the previous life ended is unknown{served}")
 }
 
 /// `once`, `3 times`.
@@ -828,8 +837,8 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
             format!("ended after {:.1} s: {}{detail}", trial.seconds, stopped.reason),
         ));
     }
-    notes.extend(trial.injections.iter().map(|injected| ("faults brought about", injection(injected))));
-    notes.extend(trial.restarts.iter().map(|each| ("restarts unasked", restart(each))));
+    notes.extend(trial.injections.iter().map(|injected| ("injected faults", injection(injected))));
+    notes.extend(trial.restarts.iter().map(|each| ("unrequested restarts", restart(each))));
     if trial.ends().next().is_some() {
         notes.push(("crashes", survived(trial)));
     }
@@ -969,7 +978,7 @@ mod tests {
     fn a_mean_over_sessions_is_told_with_those_of_each() {
         let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
         let said = |result: &RunResult| notes(result, &Names::of(&result.cells), true).join("\n");
-        assert!(!said(&result).contains("sessions of a run"));
+        assert!(!said(&result).contains("sessions of a resumed run"));
         for (trial, (session, rate)) in
             result.cells[0].trials.iter_mut().zip([(1, 1_000.0), (1, 1_200.0), (2, 9_000.0)])
         {
@@ -1031,18 +1040,14 @@ mod tests {
             queue(Some(50))
                 .ends_with("; 1,234 acknowledged before it (50 messages not yet consumed), 7 interrupted")
         );
-        assert!(
-            queue(Some(0)).ends_with("none of them known to be left in the queue, so that it does not count")
-        );
+        assert!(queue(Some(0)).ends_with("none of them known to be left in the queue, so it does not count"));
         let other = InjectionFigures { crash: false, ..kill.clone() };
         let locks = InjectionFigures { member: "locks".to_owned(), next_ok_seconds: None, ..other.clone() };
         let (unserved_from_seconds, unserved_until_seconds) = (Some(6.5), Some(7.0));
         let later = InjectionFigures { unserved_from_seconds, unserved_until_seconds, ..kill.clone() };
         assert!(injection(&later).contains("nobody was served for 0.50 s from 6.50 s on"), "{later:?}");
         let forced = InjectionFigures { fault: "restart".to_owned(), forced: true, ..kill.clone() };
-        assert!(
-            injection(&forced).contains("did not stop in order within 10 s, and was killed; it answered")
-        );
+        assert!(injection(&forced).contains("did not stop cleanly within 10 s and was killed; it answered"));
         let said = |result: &RunResult| notes(result, &Names::of(&result.cells), true).join("\n");
         assert!(said(&result).contains("no crash was tested in this run"));
         result.cells[0].trials[0].injections = vec![kill, locks];
@@ -1052,7 +1057,7 @@ mod tests {
             "kill of locks at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served again within the run",
             "one crash, ",
             " unanswered: no loss seen",
-            "tested by one crash of the server's process, and by no loss of power",
+            "tested by one crash of the server's process, not by a loss of power",
         ] {
             assert!(text.contains(words), "no {words:?} in {text}");
         }
@@ -1095,15 +1100,15 @@ mod tests {
         audit.findings.retain(|finding| finding.guarantee == LOCK);
         audit.findings.iter_mut().for_each(|finding| finding.count = 5);
         assert!(
-            said(&result).contains("and a loss may be among that") && !said(&result).contains("no loss seen")
+            said(&result).contains("which may include a loss") && !said(&result).contains("no loss seen")
         );
         audit_of_a_publisher_that_asked_for_nothing(&mut result);
-        let told = ": lost 3 messages; 2 of the lost messages were sent before one that was kept; 1 of the lost messages had been \
-                    handed to consumers, were not acknowledged, and never came again; the oldest of the lost \
-                    messages was sent at most 1,180 ms before the next crash; 4 more may have been lost, or not";
+        let told = ": lost 3 messages; 2 of the lost messages were sent before one that was kept; 1 of the lost messages \
+                    had been delivered to consumers, were not acknowledged, and were never redelivered; the oldest of the \
+                    lost messages was sent at most 1,180 ms before the next crash; 4 more may have been lost";
         assert!(said(&result).contains(told), "{}", said(&result));
         result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
-        assert!(said(&result).contains("what was kept is not known"));
+        assert!(said(&result).contains("what survived is unknown"));
     }
 
     /// A kill that another one overtakes has its outage, too.
@@ -1138,7 +1143,7 @@ mod tests {
         for (figures, words) in [
             (
                 of(None, 1),
-                "the server restarted, or another one took its place, found at 1.25 s: nobody had asked",
+                "the server restarted, or another one took its place, found at 1.25 s: nobody requested it",
             ),
             (of(Some(true), 1), "the server restarted, found at 1.25 s"),
             (
@@ -1147,13 +1152,13 @@ mod tests {
                     unserved_until_seconds: Some(1.3),
                     ..of(Some(true), 1)
                 },
-                "is not known; nobody was served for 0.80 s from 0.50 s on",
+                "is unknown; nobody was served for 0.80 s from 0.50 s on",
             ),
             (
                 RestartFigures { unserved_from_seconds: from, ..of(Some(true), 1) },
-                "is not known; from 0.50 s on nobody was served again within the run",
+                "is unknown; from 0.50 s on nobody was served again within the run",
             ),
-            (of(Some(false), 1), "another server answered in the place of the server, found at 1.25 s"),
+            (of(Some(false), 1), "another server answered in place of the server, found at 1.25 s"),
             (of(None, 3), "3 servers answered at the address of the server, and another one later"),
             (
                 RestartFigures { member: "locks".to_owned(), ..of(Some(true), 1) },
@@ -1175,7 +1180,7 @@ mod tests {
         audit.verdict = Verdict::Broken;
         audit.findings = vec![Finding::new("deficit", 9, "units", DURABILITY)];
         let said = |result: &RunResult| crate::conclusion::conclusion(result, &Names::of(&result.cells));
-        assert!(said(&result).contains("Broken, against what was promised"), "{}", said(&result));
+        assert!(said(&result).contains("Broken despite a promise"), "{}", said(&result));
         result.cells[0].trials[0].audit.excused = vec![DURABILITY.name.to_owned()];
         assert!(said(&result).contains("as expected where no durability is promised"), "{}", said(&result));
         assert!(result.cells[0].lost_acknowledged() && !result.cells[0].breaks_promise());
@@ -1275,6 +1280,6 @@ mod tests {
         assert!(long.contains("nobody was served for 5.10 of the 10.00 s of trial 1: too little"), "{long}");
         assert!(long.contains(" void "), "{long}");
         let short = said(3.0);
-        assert!(short.contains("what rests on it: prices") && !short.contains("too little"), "{short}");
+        assert!(short.contains("based on served/s: prices") && !short.contains("too little"), "{short}");
     }
 }

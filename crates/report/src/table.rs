@@ -220,7 +220,7 @@ impl Table {
         let left_out = self.columns.iter().enumerate().filter(|(place, _)| !fit.columns.contains(place));
         let left_out: Vec<&str> = left_out.map(|(_, column)| column.title.as_str()).collect();
         if !left_out.is_empty() {
-            let said = format!("not shown in so few columns: {}", left_out.join(", "));
+            let said = format!("columns that do not fit: {}", left_out.join(", "));
             let _ = writeln!(text, "{}", wrapped(&said, style));
         }
         text
@@ -462,21 +462,21 @@ mod tests {
         let whole = table().terminal(PLAIN);
         assert_eq!(widest(&whole), 83);
         assert_eq!(table().terminal(at(83)), whole);
-        assert!(whole.contains("(3 of 3 trials)") && !whole.contains("not shown"), "{whole}");
+        assert!(whole.contains("(3 of 3 trials)") && !whole.contains("do not fit"), "{whole}");
     }
 
     #[test]
     fn long_entries_are_said_shorter_before_a_column_is_left_out() {
         let text = table().terminal(at(82));
         assert!(text.contains("broken: lost 41 updates ") && text.contains("1,234"), "{text}");
-        assert!(!text.contains("trials") && !text.contains("not shown"), "{text}");
+        assert!(!text.contains("trials") && !text.contains("do not fit"), "{text}");
     }
 
     #[test]
     fn the_column_that_matters_least_goes_first_and_is_named() {
         let text = table().terminal(at(63));
         assert!(text.contains("lost 41 updates") && text.contains("×0.80 (0.70–0.90)"), "{text}");
-        assert!(text.ends_with("not shown in so few columns: retries\n"), "{text}");
+        assert!(text.ends_with("columns that do not fit: retries\n"), "{text}");
     }
 
     /// However long the words and however narrow the terminal, no line is wider than it, and no figure is cut.

@@ -62,7 +62,8 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
     sections.extend(tables.iter().map(|table| table.terminal(style)));
     let mut below = notes(result, &names, false);
     below.extend(narrow.then(|| {
-        "what was not shown for want of columns: `acidtest show FILE | less -S` has it, or a wider terminal.".to_owned()
+        "some columns or cells do not fit: use `acidtest show FILE | less -S`, or a wider terminal."
+            .to_owned()
     }));
     sections.push(wrapped(&below.join("\n"), style));
     let mut text = String::new();

@@ -88,7 +88,7 @@ pub(crate) fn waiting(result: &RunResult, names: &Names) -> Option<String> {
     let rest = all.len().saturating_sub(NAMED);
     let more = if rest > 0 { format!("; and {rest} more cells") } else { String::new() };
     let shown = all[..all.len() - rest].join("; ");
-    Some(format!("Clients spent most of their time on what came to nothing: {shown}{more}."))
+    Some(format!("Clients wasted most of their time: {shown}{more}."))
 }
 
 #[cfg(test)]
@@ -113,8 +113,7 @@ mod tests {
         let said = waiting(&result, &names).unwrap();
         assert_eq!(
             said,
-            "Clients spent most of their time on what came to nothing: sqlite native, 70 % of the time (conflicts 60 %, refusals \
-             10 %)."
+            "Clients wasted most of their time: sqlite native, 70 % of the time (conflicts 60 %, refusals 10 %)."
         );
     }
 

@@ -993,9 +993,7 @@ fn a_run_that_goes_on_keeps_the_proof_of_a_broken_promise() {
     break_and_interrupt(&mut cut);
     fs::write(bench.path("r.json"), cut.to_string()).unwrap();
     let gone_on = bench.run(&["run", "--resume", "r.json"]).expect(4);
-    for said in
-        ["Broken, against what was promised: memory native", "trial 2, interrupted", "(1 of 3 trials)"]
-    {
+    for said in ["Broken despite a promise: memory native", "trial 2, interrupted", "(1 of 3 trials)"] {
         assert!(gone_on.stdout.contains(said), "{said}: {}", gone_on.stdout);
     }
     let done = read();

@@ -40,7 +40,7 @@ impl FromStr for Condition {
                 "\"{text}\": {why}\n  write [OPERATION:]FIGURE<BOUND or >BOUND, such as throughput<0.95 or capture:p99>1.2"
             )
         };
-        let place = text.find(['<', '>']).ok_or_else(|| wrong("no < or > in it"))?;
+        let place = text.find(['<', '>']).ok_or_else(|| wrong("it has no < or >"))?;
         let (what, bound) = (text[..place].trim(), text[place + 1..].trim());
         let (operation, figure) = match what.rsplit_once(':') {
             Some((operation, figure)) if !operation.trim().is_empty() => (Some(operation.trim()), figure),
@@ -51,7 +51,7 @@ impl FromStr for Condition {
         let bound = bound.parse::<f64>().ok().filter(|bound| bound.is_finite() && *bound > 0.0);
         let bound = bound.ok_or_else(|| wrong("the bound must be a number above 0"))?;
         if operation.is_some() && figure.is_of_all() {
-            return Err(wrong("CPU and errors are known of all operations together only"));
+            return Err(wrong("CPU and errors are known only for all operations together"));
         }
         Ok(Self {
             operation: operation.map(str::to_owned),
@@ -200,8 +200,8 @@ fn open(figure: &FigureComparison, design: Design) -> Question {
     match figure.difference {
         Some(difference) if difference.has_error() => Question::Open(difference),
         None if design == Design::Single => Question::Settled(Ruling::Inconclusive(
-            "one run a side does not say how much two runs of the same differ: compare several runs a side, have them run in turn \
-             (compare --run), or say how much (--between-runs)"
+            "one run a side does not show how much two runs of the same plan differ: compare several runs a side, have \
+             them run in turn (compare --run), or say how much they differ (--between-runs)"
                 .to_owned(),
         )),
         _ => Question::Settled(Ruling::Inconclusive(format!("there is no interval: {}", design.remedy()))),
@@ -226,7 +226,7 @@ impl Condition {
             Some(enough) => {
                 let of = self.operation.as_ref().map_or_else(String::new, |name| format!("{name}:"));
                 format!(
-                    "a trial of A or B has no {of}{}, which takes {} acknowledged operations: run longer trials",
+                    "a trial of A or B has no {of}{}, which needs {} acknowledged operations: run longer trials",
                     self.figure,
                     count(enough)
                 )

@@ -224,7 +224,7 @@ pub fn compare(
     let design = Design::of(a.runs, b.runs);
     if design != Design::Single && between_runs.is_some() {
         return Err(SelectionError::of(
-            "how much runs differ is said only where there is one run a side: otherwise it is seen in them",
+            "how much runs differ can be given only with one run a side: several show it themselves",
         )
         .into());
     }
@@ -397,7 +397,7 @@ fn void(a: &[&CellResult], b: &[&CellResult], is_disturbed: bool) -> Option<Void
         return unknown(format!("A had {errors}"));
     }
     if b.iter().any(|cell| is_excused(cell)) {
-        return unknown("a server of B restarted unasked, or another one took its place".to_owned());
+        return unknown("a server of B had an unrequested restart, or another one took its place".to_owned());
     }
     if let Some((_, cell)) = pairs().find(|(a, b)| b.verdict() != Verdict::Holds && !goes_without(a, b)) {
         return unknown(format!("B's verdict is {}", cell.verdict()));
@@ -778,7 +778,7 @@ mod tests {
                 assert_eq!((figure.assessment, figure.void.as_deref()), (Assessment::Void, Some(said)));
             }
             for shown in [compared.render(PLAIN), compared.html().into_string()] {
-                for part in [&format!("sqlite native: figures are void, {said}"), "by more than 5 %"] {
+                for part in [&format!("sqlite native: figures are void, {said}"), "more than 5 %"] {
                     assert!(shown.contains(part), "{part}: {shown}");
                 }
                 assert!(!shown.contains("worse") && !shown.contains("better"), "{shown}");
@@ -865,9 +865,9 @@ mod tests {
             ))
         };
         let expected = [
-            lacks("capture:p99, which takes 1,000"),
-            lacks("p99, which takes 1,000"),
-            lacks("p99.9, which takes 10,000"),
+            lacks("capture:p99, which needs 1,000"),
+            lacks("p99, which needs 1,000"),
+            lacks("p99.9, which needs 10,000"),
             Ruling::Inconclusive("A or B has no such figure, or not in every trial".to_owned()),
             Ruling::Excluded,
             Ruling::Excluded,
@@ -884,7 +884,7 @@ mod tests {
         };
         let figures: Vec<Figure> = of_captures(&compared).into_iter().map(|(figure, _)| figure).collect();
         assert_eq!(figures, [Figure::Throughput, Figure::P50, Figure::P95, Figure::Max]);
-        let why = "a percentile that fewer than 10 times lie beyond is not shown";
+        let why = "a percentile is shown only if at least 10 measurements lie beyond it";
         for shown in [compared.render(PLAIN), compared.html().into_string()] {
             assert!(shown.contains(why) && shown.contains("p95"), "{shown}");
         }
@@ -1107,7 +1107,7 @@ mod tests {
         };
         let restarted = cell_after(excused, &["throughput<0.95"]);
         assert_eq!(restarted.outcome, Outcome::Inconclusive);
-        let why = "a server of B restarted unasked, or another one took its place";
+        let why = "a server of B had an unrequested restart, or another one took its place";
         assert_eq!(restarted.pairs[0].void.as_ref().unwrap().why, why);
     }
 

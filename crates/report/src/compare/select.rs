@@ -124,7 +124,7 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
         let varying = varying(&first_a.result.cells);
         let example = varying.first().map_or("lock", String::as_str);
         return Err(SelectionError(format!(
-            "A and B are the same cells: say which are which, such as {}{example}=… {}{example}=…{}",
+            "A and B are the same cells: tell them apart, as in {}{example}=… {}{example}=…{}",
             a.choose,
             b.choose,
             if varying.is_empty() {
@@ -175,8 +175,8 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
     matched.only_a = of_a.iter().copied().filter(|cell| alone(cell) && meant(cell)).collect();
     if matched.pairs.is_empty() {
         return Err(SelectionError(format!(
-            "no cell of B is equal to one of A in everything that no selector names: compare results of the same \
-             grid, or name what differs with {} and {}",
+            "no cell of B matches a cell of A in everything that no selector names: compare results of the same grid, or \
+             name what differs with {} and {}",
             a.option(),
             b.option()
         )));

@@ -130,8 +130,8 @@ impl Comparison {
         let tested = self.judged.iter().filter(|judged| judged.could_show.is_some()).count();
         if tested > 1 {
             notes.push(format!(
-                "{tested} conditions and cells are ruled on together (Holm): in all, noise alone shows one in at most 2.5 % of \
-                 comparisons."
+                "{tested} conditions and cells are tested together (Holm): noise alone makes any of them fail in at most \
+                 2.5 % of comparisons."
             ));
         }
         let known = || {
@@ -169,18 +169,18 @@ impl Comparison {
         }
         if self.pairs.iter().flat_map(|pair| &pair.figures).any(|figure| figure.void.is_some()) {
             notes.push(format!(
-                "rates, times and CPU are void where {REFUSED_MORE}. To compare A and B, have them refuse alike."
+                "rates, times and CPU are void where {REFUSED_MORE}. To compare A and B, make them refuse alike."
             ));
         }
         if self.pairs.iter().any(is_percentile_left_out) {
             notes.push(format!("{LEFT_OUT}, in each trial."));
         }
         for (what, pair) in self.pairs.iter().filter_map(|pair| Some((pair.disturbed.as_ref()?, pair))) {
-            notes.push(format!("{}: disturbed, {what}: nothing is shown by it.", pair.b));
+            notes.push(format!("{}: disturbed, {what}: it shows nothing.", pair.b));
         }
         if self.pairs.iter().any(|pair| pair.disturbed.is_some()) {
             notes.push(
-                "what is measured beside other programs may be their doing: end them, or wait for a quiet machine \
+                "figures measured beside other programs may be due to them: end them, or wait for a quiet machine \
                  (--quiet-machine=wait), and run again."
                     .to_owned(),
             );
@@ -212,12 +212,12 @@ impl Comparison {
                 self.b.runs.len()
             ),
             (Design::Single, None) => {
-                "one run a side: the intervals are of the trials within each; two runs of the same differ by more, and nothing here \
-                 says by how much"
+                "one run a side: the intervals cover the trials within each; two runs of the same plan differ by more, and \
+                 nothing here shows by how much"
                     .to_owned()
             }
             (Design::Single, Some(between)) => format!(
-                "one run a side: two runs of the same were said to differ by {}, which is in the intervals",
+                "one run a side: two runs of the same plan were said to differ by {}, which the intervals include",
                 percent(between)
             ),
         }

@@ -190,7 +190,7 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
                     }
                 }
             }
-            section id={ (id) "-settings" } { h2 { "Settings that the stores said of themselves" } (settings(result)) }
+            section id={ (id) "-settings" } { h2 { "Settings reported by the stores" } (settings(result)) }
             section id={ (id) "-plan" } {
                 h2 { "Plan" }
                 details { summary { "as it was run" } pre { (pretty(&serde_json::to_value(&result.plan).unwrap_or_default())) } }

@@ -84,14 +84,14 @@ fn stopped_by(limit: &Limit, has_failed: bool) -> String {
         }
         Limit::Bench { at: rate } => at("the bench itself", rate),
         Limit::Broke { at: rate } => at("a broken promise", rate),
-        Limit::Unknown { at: rate } => at("what could not be told", rate),
+        Limit::Unknown { at: rate } => at("an inconclusive probe", rate),
         Limit::Gone { .. } if has_failed => "a probe that could not be made".to_owned(),
         Limit::Gone { at: Some(rate) } => at("the store, which was lost,", rate),
         Limit::Gone { at: None } => "the store, which was lost".to_owned(),
         Limit::NoRate { objective, .. } => format!("{objective}, at every rate"),
         Limit::Budget => "the budget".to_owned(),
-        Limit::Machine => "a machine that others used".to_owned(),
-        Limit::Highest => "the highest rate that can be asked for".to_owned(),
+        Limit::Machine => "other programs on the machine".to_owned(),
+        Limit::Highest => "the highest rate that can be requested".to_owned(),
         Limit::Unfinished => "not finished".to_owned(),
     }
 }
@@ -248,7 +248,7 @@ pub(crate) fn ran_out(used: &Used, cell: &CellResult, result: &RunResult) -> Str
         );
     }
     if let Some(stalled) = used.disk_stalled.filter(|stalled| *stalled >= STALLED) {
-        return format!("the disk held it up: some task waited for it in {} of the time", percent(stalled));
+        return format!("the disk held it up: some task waited for it for {} of the time", percent(stalled));
     }
     if used.busy >= BUSY_CLIENTS {
         let more = if used.machine_cores >= LITTLE_CPU_LEFT * all {
@@ -261,11 +261,12 @@ pub(crate) fn ran_out(used: &Used, cell: &CellResult, result: &RunResult) -> Str
             )
         };
         return format!(
-            "clients ran short: all {} waited for the store in {} of their time, and {:.2} of {all} cores were busy; {more}",
+            "clients ran short: all {} waited for the store for {} of their time, and {:.2} of {all} cores were busy; \
+             {more}",
             cell.clients,
             percent(used.busy),
             used.machine_cores
         );
     }
-    "nothing that is observed here ran out".to_owned()
+    "none of the observed resources ran out".to_owned()
 }

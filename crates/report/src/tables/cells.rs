@@ -351,7 +351,7 @@ mod tests {
         let concluded = |result: &RunResult| crate::conclusion::conclusion(result, &Names::of(&result.cells));
         let said = concluded(&result);
         assert!(
-            said.contains("After a fault nobody was served to the end of a trial (sqlite native)."),
+            said.contains("After a fault nobody was served until the end of a trial (sqlite native)."),
             "{said}"
         );
         let mut away = result.clone();

@@ -31,7 +31,7 @@ pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {
         row.push(Entry::right(fitted(&law.sigma, parameter)));
         row.push(Entry::right(fitted(&law.kappa, parameter)));
         row.push(Entry::right(
-            law.peak.map_or_else(|| "none told".to_owned(), |peak| fitted(&peak, |n| format!("{n:.0}"))),
+            law.peak.map_or_else(|| "none shown".to_owned(), |peak| fitted(&peak, |n| format!("{n:.0}"))),
         ));
         row.push(Entry::right(law.peak.map_or_else(|| "–".to_owned(), |peak| rate(law.at(peak.estimate)))));
         row.push(Entry::right(percent(law.prediction_error)));
