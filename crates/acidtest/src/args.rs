@@ -21,12 +21,12 @@ Exit status:
   2    bad usage
   3    a store could not be reached or started
   4    a promised guarantee was broken
-  5    whether a promised guarantee held could not be told
+  5    it is unknown whether a promised guarantee held
   6    a comparison failed: what was compared did not hold, or is shown to be
-       worse than asked for; a search found that no rate meets the objectives,
+       worse than allowed; a search found that no rate meets the objectives,
        or that the demand is not carried
-  7    a comparison is inconclusive: it told neither that nor the contrary; a
-       search could not tell the capacity, or whether it carries the demand
+  7    a comparison is inconclusive: neither shown nor excluded; after a search,
+       the capacity, or whether it carries the demand, is unknown
   8    nothing was run: other programs used the machine (--quiet-machine)
   130  interrupted";
 
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a workload, or a plan file, on one or more stores
     Run(Box<Run>),
-    /// Search for the rate at which 95 % of fresh probes meet every objective, and the audit holds
+    /// Search for the rate at which 95 % of fresh probes meet every objective and the audit holds
     Capacity(Box<Capacity>),
     /// Take log entries over HTTP, keep what is acknowledged, and store it in a database
     #[cfg(feature = "gateway")]
@@ -57,19 +57,19 @@ pub(crate) enum Command {
     Stores(Stores),
     /// List the workloads with their parameters
     Workloads,
-    /// Start, list and clear away private servers
+    /// Start, list and remove private servers
     Lab(Lab),
     /// Test the auditor: every planted bug must be caught, a correct store must raise no alarm
     Selftest(Selftest),
     /// Print the table of a result file again
     Show(Show),
-    /// Compare cells of results, or two plans run in turn, figure by figure; gate a change on it
+    /// Compare cells of results, or two plans run in turn, figure by figure; can gate a change
     Compare(Box<Compare>),
     /// Turn results into an HTML page, Markdown or CSV
     Report(Report),
     /// Print the JSON Schema of result files
     Schema,
-    /// Print a script that completes words in a shell
+    /// Print a completion script for a shell
     Completions(Completions),
     /// Keep an embedded store in a process of its own, for another acidtest
     #[command(hide = true)]
@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// Drive clients for another acidtest, over the standard streams
     #[command(hide = true)]
     Worker,
-    /// Print the manual page, of all commands
+    /// Print the manual page of all commands
     #[command(after_help = MAN_EXAMPLES)]
     Man,
 }
@@ -113,13 +113,13 @@ pub(crate) enum LabCommand {
         /// Which store
         #[arg(value_parser = store(), hide_possible_values = true)]
         store: String,
-        /// The durability level that it is set to
+        /// Its durability level
         #[arg(long, default_value_t = Durability::Disk, value_parser = Offering::new(Durability::from_str, Durability::ALL.map(Durability::name)), hide_possible_values = true)]
         durability: Durability,
-        /// A free loopback port of your choice
+        /// The loopback port to listen on
         #[arg(long)]
         port: Option<u16>,
-        /// Has it speak TLS, and nothing else, with certificates that are made for it
+        /// Speak TLS only, with certificates made for this server
         #[arg(long)]
         tls: bool,
     },
@@ -141,23 +141,23 @@ Examples:
   acidtest selftest
       every known bug, one by one, with the checks that catch it
   acidtest selftest --plans 1000 --seed 7
-      a thousand random plans, on correct stores that fail as stores do, and with a bug planted
+      a thousand random plans, on correct stores that fail as stores do, and with planted bugs
   acidtest selftest --replay selftest-failure.toml
-      a plan again that was judged wrongly";
+      rerun a plan that was judged wrongly";
 
 #[derive(Debug, Args)]
 #[command(after_help = SELFTEST_EXAMPLES)]
 pub(crate) struct Selftest {
-    /// Drive so many random plans instead of the known cases
+    /// Run this many random plans instead of the known cases
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) plans: Option<u32>,
-    /// Seed of every random number
+    /// Seed for all random numbers
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Drive a plan again that was judged wrongly, from its file
+    /// Rerun a plan that was judged wrongly, from its file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plans", "seed"])]
     pub(crate) replay: Option<PathBuf>,
-    /// Folder for a plan that is judged wrongly, with what happened in it
+    /// Folder for a plan that is judged wrongly, with its history
     #[arg(long, value_name = "FOLDER", default_value = ".", requires = "plans")]
     pub(crate) out: PathBuf,
 }

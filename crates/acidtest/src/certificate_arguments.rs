@@ -8,10 +8,10 @@ use clap::Args;
 /// The certificate of a server of acidtest's own.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ListenCertificate {
-    /// Listen with TLS, and not without: the server's certificate (PEM), and those between it and its issuer's
+    /// Listen with TLS only: the server's certificate (PEM), and any intermediate certificates
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The private key of --tls-cert (PEM), which is not encrypted
+    /// The private key of --tls-cert (PEM, not encrypted)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 }

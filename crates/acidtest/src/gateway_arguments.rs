@@ -28,15 +28,15 @@ Examples:
   acidtest collector --queue amqp://ann:...@mq.example --sink postgres://bob:...@db.example/logs
       store in PostgreSQL what gateways have put into RabbitMQ
   acidtest collector --queue nats --sink sqlite:logs.sqlite --listen 127.0.0.1:1732
-      store in SQLite, out of a NATS on this machine; http://127.0.0.1:1732/ shows what is done";
+      store in SQLite, from a NATS on this machine; http://127.0.0.1:1732/ shows the progress";
 
-const SINK: &str = "\
-The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE (MariaDB, too); a \
-password from ACIDTEST_PASSWORD [default: logs.sqlite in --data; none with a broker]";
+const SINK: &str = "The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE \
+                    (MariaDB, too); the password comes from ACIDTEST_PASSWORD [default: logs.sqlite in --data; none with a \
+                    broker]";
 
-const COLLECTOR_SINK: &str = "\
-The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE (MariaDB, too); a \
-password from ACIDTEST_PASSWORD, for the broker, too";
+const COLLECTOR_SINK: &str = "The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE or \
+                              mysql://USER@HOST/DATABASE (MariaDB, too); the password comes from ACIDTEST_PASSWORD, as for \
+                              the broker";
 
 const QUEUE: &str = "\
 Where acknowledged entries wait: disk; memory, which loses them with the gateway; rabbitmq or nats on this machine; or a \
@@ -46,11 +46,10 @@ const BROKER: &str = "\
 The broker: rabbitmq or nats on this machine, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222";
 
 const QUEUE_NAME_HELP: &str =
-    "The name of the queue or stream in a broker, made if it is not there [default: acidtest_logs]";
+    "The name of the queue or stream in a broker, created if missing [default: acidtest_logs]";
 
-const TABLE_HELP: &str = "\
-The table of entries, made if it is not there; what cannot be stored goes into another, with _refused behind its name \
-[default: acidtest_logs]";
+const TABLE_HELP: &str = "The table of entries, created if missing; entries that cannot be stored go into a second one, \
+                          with _refused at the end of its name [default: acidtest_logs]";
 
 /// Take log entries over HTTP, keep what is acknowledged, and store it in a database.
 #[derive(Debug, Args)]
@@ -64,7 +63,7 @@ pub(crate) struct Gateway {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
-    /// Add, list and revoke those who may send entries
+    /// Add, list and revoke the users who may send entries
     User(User),
 }
 
@@ -104,13 +103,13 @@ pub(crate) enum UserCommand {
 /// Where users are.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct UsersDatabase {
-    /// The folder for what is not given an address: users, entries, the queue
+    /// The folder for what has no address: users, entries, the queue
     #[arg(long, global = true, value_name = "FOLDER", default_value = "acidtest-gateway")]
     pub(crate) data: PathBuf,
     /// The database of users, SQLite or PostgreSQL: an address as for `--sink` [default: users.sqlite in --data]
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub(crate) users: Option<String>,
-    /// The schema of PostgreSQL that the tables of users are in [default: the first of the search path]
+    /// The PostgreSQL schema of the tables of users [default: the first of the search path]
     #[arg(long, global = true, value_name = "SCHEMA", requires = "users")]
     pub(crate) users_schema: Option<String>,
 }
@@ -123,7 +122,7 @@ pub(crate) enum Architecture {
     Queued,
 }
 
-/// What is taken of a request of which some entries are refused.
+/// What is taken of a request if some of its entries are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Partial {
     /// The others: the answer is 2xx, and names those that were refused
@@ -203,7 +202,7 @@ pub(crate) struct Serve {
     pub(crate) listen: SocketAddr,
     #[command(flatten)]
     pub(crate) certificate: ListenCertificate,
-    /// How entries come into the database
+    /// How entries get into the database
     #[arg(long, value_enum, default_value = "queued")]
     pub(crate) architecture: Architecture,
     #[arg(long, value_name = "ADDRESS", help = SINK)]
@@ -222,10 +221,10 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) direct: Direct,
 
-    /// Threads that serve requests [default: one a core]
+    /// Threads that serve requests [default: one per core]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// The most connections at once; for one more, an idle one is closed, or it is answered 503 [default: 20000, or as
+    /// The most connections at once; for a further one an idle one is closed, or it is answered 503 [default: 20000, or as
     /// many as files can be open]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_connections: Option<NonZeroUsize>,
@@ -251,10 +250,10 @@ pub(crate) struct Queued {
     pub(crate) queue: Option<Queue>,
     #[arg(long, value_name = "NAME", help = QUEUE_NAME_HELP)]
     pub(crate) queue_name: Option<String>,
-    /// The most that the queue takes, of disk, memory or in the broker; a full one answers 429 [default: 1GiB]
+    /// The most that the queue takes on disk, in memory or in the broker; if it is full, requests get 429 [default: 1GiB]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) queue_size: Option<u64>,
-    /// How many store side by side; with a broker 0 leaves that to `acidtest collector` [default: 2; 1 for SQLite]
+    /// Number of collectors; with a broker, 0 leaves storing to `acidtest collector` [default: 2; 1 for SQLite]
     #[arg(long, value_name = "N")]
     pub(crate) collectors: Option<usize>,
     #[command(flatten)]
@@ -265,7 +264,7 @@ pub(crate) struct Queued {
     /// How long a shutdown may take to store what waits [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = wait)]
     pub(crate) drain: Option<Span>,
-    /// What is taken of a request of which some entries are refused [default: accept]
+    /// What is taken of a request if some of its entries are refused [default: accept]
     #[arg(long, value_enum)]
     pub(crate) partial: Option<Partial>,
 }
@@ -293,33 +292,32 @@ pub(crate) struct Batches {
     /// The most entries of a transaction [default: 1000]
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<NonZeroUsize>,
-    /// How long entries may wait for others of their transaction [default: 100ms]
+    /// How long an entry may wait for others to share its transaction [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = wait)]
     pub(crate) linger: Option<Span>,
 }
 
-/// Take log entries out of a broker, where gateways have put them, and store them in a database.
+/// Take the log entries that gateways put into a broker, and store them in a database.
 ///
-/// As many as wanted may run, on any machine. An entry is stored once, also where collectors, the broker or the database
-/// are killed.
+/// Any number may run, on any machine. An entry is stored once, even if collectors, the broker or the database are killed.
 #[derive(Debug, Args)]
 #[command(after_help = COLLECTOR_EXAMPLES)]
 pub(crate) struct Collector {
     #[arg(long, value_name = "BROKER", help = BROKER)]
     pub(crate) queue: Broker,
-    /// The name of the queue or stream, as gateways have it
+    /// The name of the queue or stream that gateways use
     #[arg(long, value_name = "NAME", default_value = QUEUE_NAME)]
     pub(crate) queue_name: String,
     #[arg(long, value_name = "ADDRESS", help = COLLECTOR_SINK)]
     pub(crate) sink: String,
     #[arg(long, help = TABLE_HELP, hide_default_value = true, default_value = TABLE)]
     pub(crate) table: String,
-    /// How many store side by side [default: 2; 1 for SQLite]
+    /// Number of collectors [default: 2; 1 for SQLite]
     #[arg(long, value_name = "N")]
     pub(crate) collectors: Option<NonZeroUsize>,
     #[command(flatten)]
     pub(crate) batches: Batches,
-    /// How long a shutdown may take to store what was taken out
+    /// How long a shutdown may take to store what was taken from the queue
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = wait)]
     pub(crate) drain: Span,
     /// Where to show the page, /metrics, /healthz and /readyz, on loopback [default: nowhere]

@@ -31,13 +31,13 @@ Examples:
   acidtest run queue --store rabbitmq --ack none,confirm,transaction --persistent false,true
       what acknowledgements, transactions and persistence cost
   acidtest run join --store sqlite,postgres,mariadb --clients 1,16 --trials 3
-      a join over two tables, whose every answer is looked at
+      a join of two tables, with every answer checked
   acidtest run parcels --store postgres,redis --lock none,soft,native --parcels 20 --fits 30.7GB
       counts that must be right, and how many rows fit into that much memory or disk
   acidtest run --resume results/20261122T101500Z-4711-5e1fa2-records.json
-      go on where a run was interrupted
+      resume an interrupted run
   acidtest run records --store postgres,redis --records 5000000 --mix a,b --dry-run
-      its cells, how long they take, and the memory and disk that they need; nothing is run
+      its cells, how long they take, and the memory and disk that they need, without running them
   acidtest run inventory --lock none,native --save-plan plan.toml && acidtest run plan.toml
       keep a plan in a file";
 
@@ -53,7 +53,7 @@ pub(crate) struct Run {
     /// A workload (see `acidtest workloads`) or a plan file (*.toml)
     #[arg(required_unless_present = "resume", conflicts_with = "resume", value_parser = workload(), hide_possible_values = true)]
     pub(crate) what: Option<String>,
-    /// Go on with a run that was interrupted, in its result file
+    /// Resume an interrupted run from its result file
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
 
@@ -70,14 +70,14 @@ pub(crate) struct Run {
 const CAPACITY_EXAMPLES: &str = "\
 Examples:
   acidtest capacity inventory --slo 'p99<20ms' --slo 'errors<0.1%'
-      how many operations a second SQLite carries; the estimate of the time comes first
+      how many operations a second SQLite carries; prints an estimate of the time first
   acidtest capacity parcels --store postgres,redis --slo 'insert:p99<5ms' --demand 4051/s \\
       --growth 3%/month
-      two stores side by side, and for how long each carries a demand that grows
+      two stores side by side, and for how long each carries a growing demand
   acidtest capacity inventory --store postgres --durability none,process,disk --budget 5m
-      what durability costs in capacity, in half of the time
+      what durability costs in capacity, in half the time
   acidtest capacity --resume results/20261122T101500Z-4711-5e1fa2-inventory.json --budget 20m
-      go on where a search was interrupted, or where its budget was spent";
+      continue a search that was interrupted or ran out of budget";
 
 #[derive(Debug, Args)]
 #[command(mut_args(in_search), after_help = CAPACITY_EXAMPLES)]
@@ -126,8 +126,8 @@ pub(crate) struct Output {
 /// What is done where other programs use the machine before a run.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct QuietOption {
-    /// Begin a run only while other programs use less than a quarter of the cores: wait for that, 5 minutes at most, or refuse
-    /// at once; exit status 8 where they go on
+    /// Start a run only while other programs use less than a quarter of the cores: wait for that, at most 5 minutes, or
+    /// refuse at once; exit status 8 if the machine is not quiet
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "wait")]
     pub(crate) quiet_machine: Option<QuietMachine>,
 }
@@ -141,10 +141,10 @@ pub(crate) enum QuietMachine {
 /// What becomes of the estimate of what a plan needs.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NeedsOptions {
-    /// Run although more memory or disk is needed than is free, by the estimate that --dry-run prints
+    /// Run even if more memory or disk is needed than is free, by the estimate that --dry-run prints
     #[arg(long)]
     pub(crate) insist: bool,
-    /// Print the cells, how long they take, and the memory and disk that they need, and do not run them
+    /// Print the cells, how long they take, and the memory and disk that they need, without running them
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -315,7 +315,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
         (
             "duty",
             plan.duty < 1.0 && !plan.rates.is_empty(),
-            "operations come at a rate, and clients rest between them by themselves",
+            "operations come at a rate, and clients rest between them anyway",
         ),
         ("ops", traced, "a sequence has its own number of operations (--trace)"),
         ("warmup", traced && !plan.warmup.0.is_zero(), "a sequence begins at its beginning (--trace)"),

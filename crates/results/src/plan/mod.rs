@@ -47,7 +47,7 @@ impl ArrivalKind {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Constant => "Evenly spaced",
-            Self::Poisson => "As independent users would come",
+            Self::Poisson => "At random, as from independent users",
         }
     }
 }

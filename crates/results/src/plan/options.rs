@@ -366,7 +366,7 @@ const CONNECT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration:
 
 /// Why an option has no effect in a search for a capacity.
 const CHOSEN: &str = "a search for a capacity chooses its rates and its number of probes itself";
-const UNDISTURBED: &str = "a capacity is that of a store that nothing is done to";
+const UNDISTURBED: &str = "a capacity is measured without faults";
 
 const SOME: &str = "not be empty or zero";
 
@@ -386,7 +386,7 @@ fn names<const N: usize>(words: [&'static str; N]) -> Vec<(&'static str, &'stati
 
 options! {
     stores: Vec<String> = vec!["sqlite".to_owned()] => Grid, "store",
-        "Stores to start privately, or addresses of your own"
+        "Stores to start privately, or addresses of your own servers"
         .value_name("STORE,...").must(&[(SOME, |plan| !plan.stores.is_empty())])
         .axis(|cell| cell.store.clone());
     locks: Vec<Lock> = vec![Lock::Native] => Grid, "lock",
@@ -400,15 +400,15 @@ options! {
         .must(&[(SOME, |plan| !plan.durability.is_empty())])
         .axis(|cell| cell.durability_asked.map_or_else(|| "as it is".to_owned(), |asked| asked.to_string()));
     tls: Vec<Encryption> = vec![Encryption::Off] => Grid, "tls",
-        "TLS to private servers: off, on; your own server's address says it by itself"
+        "TLS to private servers: off, on; for your own server, its address decides"
         .value_name("off|on,...").words(|| names(Encryption::ALL.map(Encryption::name)))
         .must(&[(SOME, |plan| !plan.tls.is_empty())])
         .axis(|cell| cell.tls.to_string())
         .example("on");
     faults: Vec<Faults> = Vec::new() => Grid, "fault",
-        "Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random), restart@5s, \
-         pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients disconnect@3s, \
-         stall@3s:2s; together as kill@3s+pause@6s:1s"
+        "Faults in each trial: none; for servers kill@3s, kill@3s:500ms (down for that long), kill*5 (five at random), \
+         restart@5s, pause@4s:2s, kill:locks@3s, with logs also kill:gateway@3s (or sink, queue, collector); for clients \
+         disconnect@3s, stall@3s:2s; several together: kill@3s+pause@6s:1s"
         .value_name("FAULT,...").unset("none")
         .in_search(Idle(UNDISTURBED))
         .axis(|cell| cell.faults.to_string())
@@ -420,7 +420,7 @@ options! {
             .value_name("COMMAND").in_search(Idle(UNDISTURBED))
             .example("systemctl kill -s KILL postgresql");
         stop: Option<String> = None => Grid, "on-stop",
-            "Shell command that stops it in order, for --fault restart"
+            "Shell command that stops it cleanly, for --fault restart"
             .value_name("COMMAND").in_search(Idle(UNDISTURBED))
             .example("systemctl stop postgresql");
         start: Option<String> = None => Grid, "on-start",
@@ -428,11 +428,11 @@ options! {
             .value_name("COMMAND").in_search(Idle(UNDISTURBED))
             .example("systemctl start postgresql");
         pause: Option<String> = None => Grid, "on-pause",
-            "Shell command that makes it stand still, for --fault pause"
+            "Shell command that pauses it, for --fault pause"
             .value_name("COMMAND").in_search(Idle(UNDISTURBED))
             .example("systemctl kill -s STOP postgresql");
         resume: Option<String> = None => Grid, "on-resume",
-            "Shell command that lets it go on"
+            "Shell command that resumes it"
             .value_name("COMMAND").in_search(Idle(UNDISTURBED))
             .example("systemctl kill -s CONT postgresql");
     }
@@ -451,7 +451,7 @@ options! {
         .must(&[(SOME, |plan| plan.trials > 0), ("be at most 10,000", |plan| plan.trials <= TRIALS)])
         .in_search(Idle(CHOSEN));
     skip_unsupported: bool = false => Grid, "skip-unsupported",
-        "Leave out what a store cannot do, instead of refusing the plan";
+        "Leave out cells that a store cannot run, instead of refusing the plan";
     lock_service: String = "redis".to_owned() => Grid, "lock-service",
         "The server that keeps hard locks for stores without locks of their own: redis, postgres or an address"
         .value_name("STORE").words(|| names(LOCK_SERVICES));
@@ -462,7 +462,7 @@ options! {
             (SOME, |plan| !plan.duration.0.is_zero()),
             ("be at most 90 days", |plan| plan.duration.0 <= LONGEST.0),
         ])
-        .in_search(As("hold", "For how long every objective must hold at a rate", Some("5s to 30s, as they need")));
+        .in_search(As("hold", "For how long every objective must hold at a rate", Some("5s to 30s, as needed")));
     ops: Option<u64> = None => Driving, "ops",
         "Length of the measured part in operations over all clients"
         .must(&[("be between 1 and 1,000,000,000,000", |plan| {
@@ -471,11 +471,11 @@ options! {
         .in_search(Idle("every objective must hold for a time (--hold)"))
         .example("100000");
     warmup: Span = seconds(2) => Driving, "warmup",
-        "Driven but not recorded before the measured part"
+        "Time that is driven but not recorded before the measured part"
         .must(&[("be at most 90 days", |plan| plan.warmup.0 <= LONGEST.0)]);
     rates: Vec<f64> = Vec::new() => Driving, "rate",
-        "Open loop: operations a second over all clients, of all kinds together: half of those of the inventory are captures, so \
-         that 8,000 orders a second are 16000"
+        "Open loop: operations a second over all clients, all kinds together: half of the inventory's are captures, so \
+         8,000 orders a second are 16000"
         .value_name("RATE,...").unset("closed loop")
         .must(&[("be between 0.001 and 10,000,000", |plan| {
             plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))
@@ -489,29 +489,30 @@ options! {
         .words(|| ArrivalKind::ALL.map(|each| (each.name(), each.meaning())).to_vec())
         .in_search(As("arrivals", "How arrivals are spaced", None)).drawn(&["constant", "poisson"]);
     timeout: Span = seconds(10) => Driving, "timeout",
-        "Longest time for an operation with all its attempts; then it is unknown"
+        "Longest time for an operation with all its attempts; after that its outcome is unknown"
         .must(&[
             (SOME, |plan| !plan.timeout.0.is_zero()),
             ("be at most one day", |plan| plan.timeout.0 <= LONGEST_ANSWER.0),
         ]);
     connect_timeout: Span = Span(Address::CONNECT_TIMEOUT) => Driving, "connect-timeout",
-        "Longest time to open a connection, TLS and login included: more for a server that is slow to take many clients"
+        "Longest time to open a connection, including TLS and login; raise it for a server that is slow to accept many \
+         clients"
         .value_name("TIME")
         .must(&[("be between 100ms and 1h", |plan| CONNECT.contains(&plan.connect_timeout.0))])
         .example("30s");
     max_retries: u32 = 100 => Driving, "max-retries",
-        "Attempts after a conflict"
+        "Most retries of an operation after conflicts"
         .drawn(&["0", "1", "3", "10"]);
     duty: f64 = 1.0 => Driving, "duty",
-        "Share of the time in which each client works, above 0 to 1; it rests in between"
+        "Share of the time that each client works, above 0 and at most 1; it rests in between"
         .value_name("SHARE")
         .must(&[("be above 0 and at most 1", |plan| plan.duty > 0.0 && plan.duty <= 1.0)])
         .drawn(&["0.1", "0.5", "0.9"])
-        .in_search(Idle("operations come at a rate, and clients rest between them by themselves"))
+        .in_search(Idle("operations come at a rate, and clients rest between them anyway"))
         .example("0.5");
     trace: Option<u64> = None => Driving, "trace",
-        "Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds in order; one that is \
-         refused waits 5 ms and is tried again by itself; the final stock must be the sequence's own"
+        "Replay a generated sequence of N operations (100,000 if not given) in which every capture succeeds if the order \
+         is kept; a refused one is retried after 5 ms; the final stock must match it"
         .value_name("N").if_bare("100000")
         .must(&[("be between 1 and 100,000,000", |plan| {
             plan.trace.is_none_or(|length| (1..=100_000_000).contains(&length))
@@ -519,8 +520,8 @@ options! {
         .in_search(Idle("a sequence is replayed in a closed loop, and a search for a capacity needs rates"))
         .example("100000");
     threads: Option<u32> = None => Driving, "threads",
-        "Threads that drive the clients, over all processes, at most 1024; embedded stores have one a client"
-        .unset("one a core, or fewer in a closed loop beside a server on this machine")
+        "Threads that drive the clients, over all processes, at most 1024; embedded stores use one per client"
+        .unset("one per core, or fewer in a closed loop with a server on this machine")
         .must(&[("be between 1 and 1,024", |plan| {
             plan.threads.is_none_or(|threads| (1..=1024).contains(&threads))
         })])
@@ -533,7 +534,7 @@ options! {
         })])
         .example("2");
     seed: u64 = 42 => Driving, "seed",
-        "Seed of every random number"
+        "Seed for all random numbers"
         .must(&[("be at most 9,223,372,036,854,775,807, the largest number of a plan file", |plan| {
             i64::try_from(plan.seed).is_ok()
         })]);
@@ -541,58 +542,59 @@ options! {
     namespace: String = "acidtest".to_owned() => Data, "namespace",
         "acidtest's own schema, database or prefix";
     replace: bool = false => Data, "replace",
-        "Replace the namespace if a run of acidtest has left it there";
+        "Replace the namespace if an earlier run of acidtest left it there";
     keep: bool = false => Data, "keep",
-        "Leave the namespace on your own server at the end";
+        "Keep the namespace on your own server after the run";
 
     fits: Option<Bytes> = None => Room, "fits",
-        "Memory or disk: say how many rows of parcels fit into it (30.7GB, 16GiB), and for how long"
+        "Amount of memory or disk (30.7GB, 16GiB): show how many rows of parcels fit, and for how many days"
         .value_name("SIZE").takes_hyphens()
         .example("30.7GB");
     demand: Option<PerSecond> = None => Room, "demand",
-        "Rows that come, with --fits: 4051/s, 350M/day; if not given, the 4,051/s of the study of parcels. Of a search for a \
-         capacity: the operations that it is held against"
+        "With --fits, the rate at which rows arrive (4051/s, 350M/day; if not given, the parcels study's 4,051/s); for a \
+         capacity, the operations to compare it with"
         .value_name("RATE").takes_hyphens()
         .in_search(As("demand",
-            "Operations that come, of all kinds together (8,000 orders a second of the inventory are 16000/s): 4051/s, 350M/day; \
-             the capacity is held against it",
+            "Operations to compare the capacity with (4051/s, 350M/day), all kinds together: 8,000 inventory orders a \
+             second are 16000/s",
             None))
         .example("4051/s");
 
     [capacity] plan => plan.capacity.as_ref(), plan.capacity.get_or_insert_default(), {
         slo: Vec<Objective> = ["p99<20ms", "errors<0.1%"].iter().filter_map(|text| text.parse().ok()).collect()
             => Search, "slo",
-            "What must hold: p50, p99, p99.9, max or the like of response times, of each operation apart or of the one named \
-             (p99<20ms, capture:p99<5ms), and errors, which are failed, given up, unknown and never started over offered \
-             (errors<0.1%)"
+            "Objectives: p50, p99, p99.9, max or the like of response times, for each operation or for a named one \
+             (p99<20ms, capture:p99<5ms), and errors: the share of offered operations that failed, were given up, stayed \
+             unknown or never started (errors<0.1%)"
             .value_name("OBJECTIVE,...").takes_hyphens()
             .must(&[("be at least one objective and at most 32, as in p99<20ms", |plan| {
                 of_search(plan, |search| (1..=32).contains(&search.slo.len()))
             })]);
         growth: Option<Growth> = None => Search, "growth",
-            "How the demand grows: 3%/month, or a day, week or year"
+            "How the demand grows: 3%/month, or per day, week or year"
             .value_name("GROWTH").takes_hyphens()
             .example("3%/month");
         budget: Span = Span(Duration::from_mins(10)) => Search, "budget",
-            "Most time that the search on a cell takes; it ends sooner where it knows enough"
+            "Longest time for the search on a cell; it ends earlier if it knows enough"
             .value_name("TIME")
             .must(&[("be between 1s and 7 days", |plan| {
                 of_search(plan, |search| (1..=604_800).contains(&search.budget.0.as_secs()))
             })]);
         probes: u32 = 1000 => Search, "probes",
-            "Most probes of a search, whatever they take, 8 to 1,000"
+            "Most probes of a search, however long they take, 8 to 1,000"
             .value_name("N")
             .must(&[("be between 8 and 1,000", |plan| {
                 of_search(plan, |search| (8..=1000).contains(&search.probes))
             })]);
         within: Share = Share(0.035) => Search, "within",
-            "How near the even odds are to be before a rate is confirmed: half of their 95 % interval"
+            "How precisely the even odds must be known before a rate is confirmed: half of their 95 % interval"
             .value_name("SHARE").takes_hyphens()
             .must(&[("be between 0.5% and 50%", |plan| {
                 of_search(plan, |search| (0.005..=0.5).contains(&search.within.0))
             })]);
         shared_machine: bool = false => Search, "shared-machine",
-            "Judge probes also while other programs use a quarter of the machine or more: the capacity is then that beside them"
+            "Judge probes even while other programs use a quarter of the machine or more: the capacity is then the one \
+             beside them"
             .example("true");
     }
 }

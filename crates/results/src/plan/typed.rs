@@ -169,7 +169,7 @@ pub fn number_range(text: &str) -> Option<Result<Vec<u64>, String>> {
     let [first, last, step] = [first, last, step].map(|part| part.parse::<u64>().ok());
     let (first, last, step) = (first?, last?, step?);
     if step == 0 || last < first {
-        return Some(Err(format!("\"{text}\" holds nothing: write FIRST..LAST:STEP, as in 3..66:9")));
+        return Some(Err(format!("\"{text}\" is empty: write FIRST..LAST:STEP, as in 3..66:9")));
     }
     let step = usize::try_from(step).unwrap_or(usize::MAX);
     let numbers: Vec<u64> = (first..=last).step_by(step).take(LONGEST_RANGE + 1).collect();
