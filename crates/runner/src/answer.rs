@@ -55,7 +55,7 @@ pub(crate) async fn open(
     opened.unwrap_or_else(|_| {
         Err(StoreError::Unreachable {
             address: address.to_string(),
-            cause: format!("something accepts connections there and does not answer within {}", Span(time)),
+            cause: format!("something accepts connections there but does not answer within {}", Span(time)),
             remedy: format!(
                 "check host and port, and that the server is not stopped or overloaded; {MORE_TIME}"
             ),

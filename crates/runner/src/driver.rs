@@ -150,7 +150,7 @@ impl Driver {
             Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
         };
         if let Some(acidtest_engine::Stop::PartLost(how)) = &measurement.stopped {
-            return Err(Failure::Store(format!("{how}: what its clients did is not known")));
+            return Err(Failure::Store(format!("{how}: what its clients did is unknown")));
         }
         if let Some(processes) = self.processes {
             processes.merge(of)?;

@@ -104,14 +104,15 @@ fn is_short_of_files(said: &str) -> bool {
 }
 
 /// What a server is given that takes its time.
-pub(crate) const MORE_TIME: &str = "one that is slow to take clients is given more time by --connect-timeout";
+pub(crate) const MORE_TIME: &str =
+    "if it is slow to accept clients, give it more time with --connect-timeout";
 
 /// The remedy where too many files are open.
 fn more_files() -> String {
     let limit = getrlimit(Resource::Nofile).current.map_or_else(|| "no".to_owned(), count);
     format!(
-        "each client takes a file or more, and a process can have {limit} open: raise that (ulimit -n), fewer --clients, or \
-         --processes to spread them"
+        "each client needs at least one open file, and a process can have {limit}: raise that (ulimit -n), use fewer \
+         --clients, or spread them with --processes"
     )
 }
 

@@ -265,7 +265,7 @@ impl Grid {
             return Err(refused.failure(!grid.cells.is_empty()));
         }
         if grid.cells.is_empty() {
-            return Err(Failure::Usage(format!("nothing of the plan can be done:\n  {}", refused.lines())));
+            return Err(Failure::Usage(format!("nothing in the plan can be run:\n  {}", refused.lines())));
         }
         grid.left_out = refused.reasons().map(str::to_owned).collect();
         Ok(grid)
@@ -331,7 +331,7 @@ fn workloads(kind: &WorkloadKind, plan: &Plan) -> Result<Vec<Box<dyn Workload>>,
     let is_none =
         |value: &Value| value.is_null() || value.as_array().is_some_and(|all| all.contains(&Value::Null));
     if let Some((name, _)) = plan.parameters.iter().find(|(_, value)| is_none(value)) {
-        return Err(Failure::refused(name, format!("{name} must have a value: nan and inf are none")));
+        return Err(Failure::refused(name, format!("{name} must have a value: nan and inf are not values")));
     }
     let combinations = plan.combinations();
     if combinations.is_empty() {
@@ -410,7 +410,7 @@ fn check(target: &Target, spec: &WorkloadSpec, durability: Durability, lock: Loc
         return Err(format!("{} has no transactions of several operations: {why}", kind.name));
     }
     if let (true, Support::No(why)) = (spec.refreshes, kind.refresh) {
-        return Err(format!("{} knows no refresh: {why}; leave --refresh out", kind.name));
+        return Err(format!("{} has no refresh: {why}; leave --refresh out", kind.name));
     }
     let request = spec.request(lock);
     match (kind.refuses)(&request) {
@@ -457,24 +457,21 @@ fn check_faults(
     let of_several = faults.0.iter().map(|fault| fault.target).find(|target| *target != target.role().into());
     if let Some(several) = of_several {
         return Err(format!(
-            "{} has one {}, and --fault {faults} is for one that has several ({several}): write kill@3s or the like",
+            "{} has one {}, and --fault {faults} is for stores with several ({several}): write kill@3s or the like",
             kind.name,
             several.role()
         ));
     }
     if let (Some(_), Support::No(why)) = (plan.client_processes(), kind.processes) {
         let asked = if plan.processes.is_some() { "--processes" } else { "--fault stall" };
-        return Err(format!(
-            "{} has its clients in one process, not in several: {why}; leave {asked} out",
-            kind.name
-        ));
+        return Err(format!("{} needs all its clients in one process: {why}; leave {asked} out", kind.name));
     }
     if faults.0.iter().any(|fault| fault.disruption == Disruption::Disconnect)
         && kind.hosting != Hosting::Program
         && spec.ramp.is_none()
     {
         return Err(format!(
-            "{} has no connections for --fault {faults}: it runs in the process of its clients; a server has some",
+            "{} has no connections for --fault {faults}: it runs in the process of its clients; servers have some",
             kind.name
         ));
     }
@@ -483,7 +480,7 @@ fn check_faults(
     }
     if kind.hosting == Hosting::InMemory {
         return Err(format!(
-            "{} has no process of its own for --fault {faults}: it is the memory of acidtest itself; other stores have one",
+            "{} has no process of its own for --fault {faults}: it is acidtest's own memory; other stores have one",
             kind.name
         ));
     }
@@ -494,7 +491,7 @@ fn check_faults(
         && kind.hosting == Hosting::Embedded
     {
         return Err(format!(
-            "{} is in the {last}, and ends with it (--fault {faults}): write kill:{last}@3s or the like",
+            "{} is part of the {last} and ends with it (--fault {faults}): write kill:{last}@3s or the like",
             kind.name
         ));
     }
@@ -526,7 +523,7 @@ fn check_embedded(spec: &WorkloadSpec, target: &Target, durability: Durability) 
     }
     if durability != Durability::Disk {
         return Err(format!(
-            "{} is opened by the gateway, which has it synced: leave --durability {durability} out",
+            "{} is opened by the gateway, which syncs it: leave --durability {durability} out",
             kind.name
         ));
     }
@@ -545,8 +542,8 @@ fn check_others_table(spec: &WorkloadSpec, target: &Target, namespace: &str) -> 
     let name = target.kind().name;
     let Some(address) = &target.address else {
         return Err(format!(
-            "--gateway needs --store ADDRESS: a gateway that runs already stores in a database of your own, and {name} \
-             would be a private one"
+            "--gateway needs --store ADDRESS: a running gateway stores in a database of your own, and {name} would be a \
+             private one"
         ));
     };
     let schema = table.split_once('.').map(|(schema, _)| schema);
@@ -559,7 +556,7 @@ fn check_others_table(spec: &WorkloadSpec, target: &Target, namespace: &str) -> 
         ("postgres", None) => is_namespace(address.user.as_deref()),
         (_, None) if address.path.is_empty() => {
             return Err(format!(
-                "--table {table}: say in which database it is: --store {}/DATABASE, or --table DATABASE.{table}",
+                "--table {table}: name its database: --store {}/DATABASE, or --table DATABASE.{table}",
                 target.shown().trim_end_matches('/')
             ));
         }
@@ -567,8 +564,8 @@ fn check_others_table(spec: &WorkloadSpec, target: &Target, namespace: &str) -> 
     };
     if is_in_namespace {
         return Err(format!(
-            "--table {table} would be in the run's namespace {namespace}, which is removed at the end: give another to \
-             --namespace, or the schema of the table to --table"
+            "--table {table} would be in the run's namespace {namespace}, which is removed at the end: choose another \
+             --namespace, or give the table's schema in --table"
         ));
     }
     Ok(())
@@ -605,7 +602,7 @@ fn check_commands(faults: &Faults, target: &Target, plan: &Plan, services: &[Rol
         let Some(wanted) = Commands::wanted(fault.disruption) else { continue };
         if fault.target.role() != Role::Server {
             return Err(format!(
-                "--fault {faults}: of a server of your own, {}, only the server itself is struck, by your own commands",
+                "--fault {faults}: with your own server, {}, only the server itself can be struck, by your own commands",
                 target.shown()
             ));
         }
@@ -613,8 +610,8 @@ fn check_commands(faults: &Faults, target: &Target, plan: &Plan, services: &[Rol
         let missing: Vec<String> = missing.map(|name| format!("--on-{name} COMMAND")).collect();
         if !missing.is_empty() {
             return Err(format!(
-                "--fault {faults} needs your own commands on {}: give {}; --store {} starts one that acidtest can do \
-                 it to, and disconnect and stall are for any",
+                "--fault {faults} needs your own commands on {}: give {}; --store {} starts one that acidtest can strike \
+                 itself, and disconnect and stall work with any",
                 target.shown(),
                 missing.join(" and "),
                 kind.name
@@ -632,8 +629,7 @@ fn lacks<'a>(
     has: impl Iterator<Item = &'a str>,
 ) -> String {
     let has: Vec<&str> = has.collect();
-    let those =
-        if has.is_empty() { "it has none".to_owned() } else { format!("those it has: {}", has.join(", ")) };
+    let those = if has.is_empty() { "it has none".to_owned() } else { format!("it has {}", has.join(", ")) };
     format!("{} has no {what} {word}: {why}; {those}", kind.name)
 }
 
@@ -658,9 +654,9 @@ impl Refused {
     /// The error for them; `is_rest` is whether other combinations can be run.
     fn failure(&self, is_rest: bool) -> Failure {
         let ask = (!self.lacking.is_empty()).then_some("ask for what the store has (see `acidtest stores`)");
-        let skip = is_rest.then_some("leave what cannot be run out with --skip-unsupported");
+        let skip = is_rest.then_some("leave out what cannot be run with --skip-unsupported");
         let remedies: Vec<&str> = ask.into_iter().chain(skip).collect();
-        let head = if self.reasons().count() > 1 { "the plan asks for what cannot be done:\n  " } else { "" };
+        let head = if self.reasons().count() > 1 { "parts of the plan cannot be run:\n  " } else { "" };
         let remedy = match &*remedies {
             [] => String::new(),
             remedies => format!("\n  remedy: {}", remedies.join(", or ")),

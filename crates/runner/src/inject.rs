@@ -505,7 +505,7 @@ impl<'a> Injector<'a> {
         let Some(member) = instance.member(hit) else {
             let Some((name, command)) = self.command_of(injection.disruption, 0) else {
                 return Err(Failure::Usage(format!(
-                    "there is no private {hit} to {}, and no command that does it",
+                    "there is no private {hit} to {}, and no command for it",
                     injection.disruption.name()
                 )));
             };

@@ -273,10 +273,10 @@ impl Instance {
         for member in self.members().filter(|member| member.note.is_some()) {
             match member.mark_there().await {
                 Ok(MarkThere::Another(run)) => {
-                    return Err(member.taken(&format!("was replaced by run {run} with its own")));
+                    return Err(member.taken(&format!("was replaced by that of run {run}")));
                 }
                 Ok(MarkThere::None) => {
-                    missing = Some(member.taken("was removed, or its mark in it, by somebody else"));
+                    missing = Some(member.taken("or its mark was removed by somebody else"));
                 }
                 Ok(MarkThere::Own) | Err(_) => {}
             }
@@ -401,7 +401,7 @@ impl Instance {
 
     /// This member as lost, because it does not answer.
     pub(crate) fn silent(&mut self, id: MemberId) -> LostMember {
-        self.lost_member(id, "did not answer again after it was started anew")
+        self.lost_member(id, "did not answer after its restart")
     }
 
     fn lost_member(&mut self, id: MemberId, how: &str) -> LostMember {
@@ -613,8 +613,8 @@ impl OpenMember {
     /// The error of a trial whose namespace was taken from the run, `how` in words that follow it.
     fn taken(&self, how: &str) -> Failure {
         Failure::Store(format!(
-            "namespace \"{}\" at {} {how}: this trial counts for nothing\n  remedy: run again, and give runs at the same \
-             time a --namespace each",
+            "namespace \"{}\" at {} {how}: this trial does not count\n  remedy: run again, and give each of several runs \
+             at a time its own --namespace",
             self.namespace,
             self.target.shown()
         ))
@@ -734,8 +734,8 @@ async fn owner(store: &dyn Store, namespace: &str) -> Result<Owner, StoreError> 
 /// Why a namespace of another name is needed, and the remedy where it cannot be made.
 fn another_is_needed(name: &str, first: &str) -> String {
     format!(
-        "another store of this run is on the same server, and has \"{first}\" there, so that this one needs \"{name}\"\n  \
-         remedy: let this user make it, or prepare it for this user; or give each address a run of its own"
+        "another store of this run is on the same server and uses \"{first}\" there, so this one needs \"{name}\"\n  \
+         remedy: let this user create it, or prepare it for this user; or run each address separately"
     )
 }
 

@@ -368,7 +368,10 @@ impl Instance {
     ) -> bool {
         let is_same = |role| self.lives.iter().find(|lives| lives.member.role == role)?.is_same();
         if is_same(Role::Locks).is_some() {
-            audit.doubt(LOCK, "the lock service restarted unasked, and may have forgotten who holds what");
+            audit.doubt(
+                LOCK,
+                "the lock service had an unrequested restart, and may have forgotten who holds which lock",
+            );
         }
         let of_server = self.lives.iter().find(|lives| lives.member.role == Role::Server);
         let is_elsewhere = of_server.is_some_and(|lives| !lives.elsewhere.is_empty());

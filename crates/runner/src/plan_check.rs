@@ -139,8 +139,8 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
     if plan.on_refused == RefusedKind::Retry && plan.trace.is_none() {
         return Err(Failure::refused(
             "on_refused",
-            "on_refused retry has no effect here: without a sequence (trace), clients that wait for what nobody is bound to bring \
-             may all come to wait",
+            "on_refused retry has no effect here: without a sequence (trace), all clients may end up waiting for something \
+             that nobody is bound to do",
         ));
     }
     let cells = plan.most_cells();
@@ -176,14 +176,14 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
 fn searchable(plan: &Plan, workload: &WorkloadSpec, named: &impl Fn(&str) -> String) -> Result<(), Failure> {
     let Some(search) = &plan.capacity else { return Ok(()) };
     let refused =
-        |why: &str| Err(Failure::Usage(format!("{} has no capacity to search for: {why}", plan.workload)));
+        |why: &str| Err(Failure::Usage(format!("`capacity` does not support {}: {why}", plan.workload)));
     if workload.ramp.is_some() {
         return refused(
-            "its clients come over a ramp, do their share and leave, and no rate is set for them (--ramp, --clients)",
+            "its clients arrive over a ramp, do their share and leave; no rate can be set for them (--ramp, --clients)",
         );
     }
     if !workload.is_paced {
-        return refused("what was loaded is consumed as fast as it can be (--phase consume)");
+        return refused("the backlog is consumed as fast as possible (--phase consume)");
     }
     let known: Vec<&str> = workload.does.iter().chain(workload.spans).copied().collect();
     let of = |objective: &Objective| {
@@ -262,7 +262,9 @@ fn namespace(name: &str, key: &str) -> Result<(), Failure> {
     }
     Err(Failure::refused(
         "namespace",
-        format!("{key} \"{name}\" will not do: lower-case letters, digits and _, at most 40, no digit first"),
+        format!(
+            "{key} \"{name}\" is invalid: use lower-case letters, digits and _, at most 40, no digit first"
+        ),
     ))
 }
 
@@ -283,27 +285,23 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     }
     let traced = plan.trace.is_some();
     let strikes = plan.faults.iter().any(|faults| !faults.is_none());
-    let endless = "a fault has its moment in a time, and the measured part is a number of operations";
+    let endless = "faults come at points in time, and the measured part is a number of operations";
     let stalls = plan.faults.iter().any(Faults::stall);
     let apart = plan.client_processes().is_some();
     let grows = acidtest_workloads::workload(&plan.workload).is_some_and(|kind| kind.demand.is_some());
     let rows: [Row; 13] = [
-        ("growth", searches && plan.demand.is_none(), "it is the demand that grows: name one with --demand"),
-        (
-            "fits",
-            !grows,
-            "the workload's table does not grow by a demand: only parcels says how large its table is",
-        ),
+        ("growth", searches && plan.demand.is_none(), "it is the demand that grows: give one with --demand"),
+        ("fits", !grows, "only the workload parcels reports how large its table is"),
         (
             "demand",
             !searches && (!grows || plan.fits.is_none()),
-            "it is held against the rows that fit (--fits), of parcels",
+            "it is compared with the rows that fit (--fits), which only parcels reports",
         ),
         ("faults", strikes && (traced || plan.ops.is_some()), endless),
         (
             "processes",
             stalls && plan.processes == Some(1),
-            "a stall stops one process of clients, so that others go on: it needs at least two",
+            "a stall stops one client process while others continue: it needs at least two",
         ),
         (
             "processes",
@@ -318,7 +316,11 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
             "operations come at a rate, and clients rest between them anyway",
         ),
         ("ops", traced, "a sequence has its own number of operations (--trace)"),
-        ("warmup", traced && !plan.warmup.0.is_zero(), "a sequence begins at its beginning (--trace)"),
+        (
+            "warmup",
+            traced && !plan.warmup.0.is_zero(),
+            "a sequence is measured from its first operation (--trace)",
+        ),
         ("rates", traced, "a sequence is replayed in a closed loop (--trace)"),
         ("arrivals", plan.rates.is_empty() && !searches, "a closed loop has no schedule: it needs --rate"),
     ];
@@ -357,23 +359,23 @@ pub fn check_effect(
         (
             "locks",
             workloads.iter().any(|each| each.lock.is_some_and(|only| each.decides && ruled != [only])),
-            "the workload makes sense under one lock mode only, which it has by itself",
+            "the workload makes sense under one lock mode only, and uses that one",
         ),
         (
             "clients",
             workloads.iter().any(|workload| workload.clients.is_some()),
-            "the workload has the clients that its own parameters ask for (--producers, --consumers)",
+            "the workload's parameters set the number of clients (--producers, --consumers)",
         ),
         (
             "durability",
             used.iter().all(|target| target.keeps_durability()),
             "your own server keeps its settings, and a message broker has the durability of its messages and queues \
-             (--persistent, --queue); the report says which level they amount to",
+             (--persistent, --queue); the report shows the resulting level",
         ),
         (
             "tls",
             used.iter().all(|target| target.address.is_some()),
-            "the address of your own server says whether TLS is spoken (docs/tls.md has how)",
+            "the address of your own server says whether TLS is used (see docs/tls.md)",
         ),
         (
             "warmup",
@@ -383,12 +385,12 @@ pub fn check_effect(
         (
             "rates",
             workloads.iter().any(|workload| !workload.is_paced),
-            "what was loaded is consumed as fast as it can be (--phase consume)",
+            "the backlog is consumed as fast as possible (--phase consume)",
         ),
         (
             "ops",
             workloads.iter().any(|workload| !workload.is_paced),
-            "what was loaded is consumed to its end (--phase consume): --backlog says how much that is",
+            "the whole backlog is consumed (--phase consume): --backlog sets its size",
         ),
         (
             "trace",
@@ -398,27 +400,27 @@ pub fn check_effect(
         (
             "threads",
             hold_threads(plan, &used, &workloads),
-            "an embedded store holds the thread of its client: each client has one of its own",
+            "an embedded store occupies its client's thread: each client has its own",
         ),
         (
             "threads",
             plan.threads.is_some_and(|threads| threads > most_clients),
-            "no cell has as many clients, and a thread without a client does nothing",
+            "no cell has that many clients, and a thread without a client does nothing",
         ),
         (
             "faults",
             grid.cells.iter().any(alone),
-            "a stall stops one process of clients, so that others go on: it needs at least two clients",
+            "a stall stops one client process while others continue: it needs at least two clients",
         ),
         (
             "processes",
             plan.processes.is_some_and(|processes| processes > most_clients),
-            "no cell has as many clients, and a process without a client does nothing",
+            "no cell has that many clients, and a process without a client does nothing",
         ),
         (
             "commands",
             !plan.faults.iter().any(Faults::hit_servers),
-            "no --fault kill@3s or the like hits a server",
+            "no --fault such as kill@3s strikes a server",
         ),
         (
             "connect_timeout",
@@ -426,9 +428,9 @@ pub fn check_effect(
             "clients of an embedded store have no connections: no cell has a server",
         ),
         ("commands", !own_stores, "they are for servers of your own, and no cell has one"),
-        ("replace", !own_servers, "a private server is new: nobody's namespace is there"),
-        ("keep", !own_servers, "a private server goes with all that is in it"),
-        ("lock_service", !locks_are_kept, "no cell has a hard lock that its store cannot keep by itself"),
+        ("replace", !own_servers, "a private server is new and has no namespace to replace"),
+        ("keep", !own_servers, "a private server is removed with everything in it"),
+        ("lock_service", !locks_are_kept, "no cell needs a lock service"),
     ];
     refuse(&rows, asked)?;
     workloads.iter().try_for_each(|workload| searchable(plan, workload, &|key| asked.named(key)))?;

@@ -88,7 +88,7 @@ impl Process {
                     thread::sleep(Duration::from_millis(5));
                 }
                 Ok(None) => break "closed its streams".to_owned(),
-                Err(error) => break format!("is not to be found: {error}"),
+                Err(error) => break format!("cannot be found: {error}"),
             }
         };
         // what it said last may still be on its way
@@ -439,7 +439,7 @@ fn origin_of(worker: &mut Worker, answered: &Receiver<FromWorker>, origin: Insta
         worker.tell(&ToWorker::Time)?;
         let FromWorker::Time { nanoseconds } = answer(worker, answered)? else {
             return Err(Failure::Store(
-                "a client process was asked for its clock and said something else".to_owned(),
+                "a client process did not answer the request for its clock".to_owned(),
             ));
         };
         let took = asked.elapsed();

@@ -16,8 +16,8 @@ use crate::{
 pub(crate) fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult, Failure> {
     if let Some(differs) = other_machine(&begun.machine, machine) {
         return Err(Failure::Usage(format!(
-            "the run began on another machine ({differs}): its trials and this one's cannot be compared\n  \
-             remedy: run the plan anew"
+            "the run was started on another machine ({differs}): trials of the two cannot be compared\n  remedy: run the \
+             plan from the start"
         )));
     }
     for cell in &mut begun.cells {
@@ -42,7 +42,7 @@ fn other_machine(then: &Machine, now: &Machine) -> Option<String> {
             bytes(now.memory_bytes as f64)
         ))
     } else if then.filesystem != now.filesystem {
-        Some(format!("its data lay on {}; now it would lie on {}", then.filesystem, now.filesystem))
+        Some(format!("its data was on {}; now it would be on {}", then.filesystem, now.filesystem))
     } else {
         None
     }

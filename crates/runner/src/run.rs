@@ -156,8 +156,8 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     if let Some(begun) = &begun {
         if let Some(bench) = environment.lab.bench_of(&begun.run)? {
             return Err(Failure::Usage(format!(
-                "run {} goes on in process {bench}: two processes would write over each other's data\n  remedy: wait until it ends, or \
-                 stop it first",
+                "run {} is still running in process {bench}: two processes would overwrite each other's data\n  remedy: \
+                 wait until it ends, or stop it first",
                 begun.run
             )));
         }
@@ -172,7 +172,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     let result = if let Some(begun) = begun {
         begun
     } else {
-        environment.watcher.observer.doing("measuring what the bench itself costs");
+        environment.watcher.observer.doing("measuring the bench's own cost");
         let null = environment.null;
         let a_thread = cells[0].clients.div_ceil(cells[0].threads.max(1));
         let harness = harness::measure(&*workloads[0], null, a_thread, driven, plan.seed)?;
@@ -257,8 +257,8 @@ fn offers(plan: &Plan, harness: &Harness) -> Result<(), Failure> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive, and below any demand
     let most = count(most as u64);
     Err(Failure::Usage(format!(
-        "--demand {demand}/s is more than this bench can offer: {} of one core for each operation, on a store that does \
-         nothing, make {most}/s on {cores} cores\n  remedy: a lower demand, or a machine with more cores",
+        "--demand {demand}/s is more than this bench can offer: at {} of one core per operation, on a store that does \
+         nothing, {cores} cores make {most}/s\n  remedy: a lower demand, or a machine with more cores",
         nanoseconds(cost)
     )))
 }
@@ -643,7 +643,8 @@ impl<'e> Runner<'_, 'e> {
             _ => {
                 if let (Err(error), true) = (trial.unload(instance).await, self.environment.token.is_some()) {
                     // no namespace goes with them
-                    let left = format!("rows whose ids begin with {} are left: {error}", trial.mark());
+                    let left =
+                        format!("rows whose ids begin with {} were not removed: {error}", trial.mark());
                     self.environment.watcher.observer.doing(&left);
                 }
             }

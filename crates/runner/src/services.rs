@@ -116,7 +116,7 @@ impl StartedServices {
             }
             if begun.elapsed() > READY {
                 return Err(Failure::Store(format!(
-                    "the {role} takes no connections after {} s",
+                    "the {role} does not accept connections after {} s",
                     READY.as_secs()
                 )));
             }

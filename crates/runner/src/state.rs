@@ -119,7 +119,7 @@ impl RunState {
             && (&then.version, then.durability, &then.because) != (&now.version, now.durability, &now.because)
         {
             return Err(Failure::Store(format!(
-                "the server is no longer what its earlier trials ran on: it was {}, {}; it is {}, {}",
+                "the server is not the one that its earlier trials ran on: it was {}, {}; it is {}, {}",
                 then.version, then.because, now.version, now.because
             )));
         }

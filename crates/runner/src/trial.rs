@@ -122,7 +122,7 @@ impl<'a> TrialRun<'a> {
                 moved = (rows, Instant::now());
             } else if moved.1.elapsed() > STALLED {
                 return Err(Failure::Store(format!(
-                    "loading the data stands still: {rows} of {} rows, none more within {} min",
+                    "loading the data has stalled: {rows} of {} rows, and none for {} min",
                     self.rows(),
                     STALLED.as_secs() / 60
                 )));
@@ -147,7 +147,8 @@ impl<'a> TrialRun<'a> {
         let endpoint = Address { port: address.port.or(Some(80)), ..address.clone() };
         if !takes_connections(&endpoint).await {
             return Err(Failure::Store(format!(
-                "nobody takes connections at {address}\n  remedy: start the gateway, or name its host and port (--gateway)"
+                "nothing accepts connections at {address}\n  remedy: start the gateway, or give its host and port \
+                 (--gateway)"
             )));
         }
         services.announce(Role::Gateway, &address, Some(token.reveal()))?;
@@ -342,7 +343,7 @@ impl<'a> TrialRun<'a> {
         let mut auditing = self.trial.audit(Ok(store), &self.hosted.place);
         let (most, doing) = match settling {
             Duration::ZERO => (reading, "auditing"),
-            settling => (reading + settling, "auditing, when all that was acknowledged is stored"),
+            settling => (reading + settling, "auditing, once everything that was acknowledged is stored"),
         };
         let begun = Instant::now();
         watcher.observer.going_on(doing, Duration::ZERO);
@@ -354,7 +355,7 @@ impl<'a> TrialRun<'a> {
                 return Err(format!("no answer within {} s", most.as_secs()));
             }
             if watcher.interrupt.is_set() && begun.elapsed() > reading {
-                return Err("interrupted while what was acknowledged was waited for".to_owned());
+                return Err("interrupted while waiting for acknowledged entries to be stored".to_owned());
             }
             watcher.observer.going_on(doing, begun.elapsed());
             if let Some(how) = services.ended() {
@@ -422,7 +423,7 @@ fn doubt_if_shared(audited: &mut AuditResult, measurement: &Measurement) {
     let clients: u64 = measurement.doubts.values().sum();
     let of = if clients == 1 { "one client".to_owned() } else { format!("{clients} clients") };
     audited.audit.withdraw(&format!(
-        "at the end of the trial, the connection of {of} was not what it had been: {what}"
+        "at the end of the trial, the connection of {of} was not the same as before: {what}"
     ));
 }
 

@@ -194,7 +194,7 @@ pub(crate) async fn drive(
             && injector.has_all_back()
         {
             // the server answers, and clients go on asking for what it has lost
-            trial.stop(Stop::ServerGone("what clients connect to is gone".to_owned()));
+            trial.stop(Stop::ServerGone("the process that clients connect to is gone".to_owned()));
             trial.give_up();
         }
         let pids = instance.pids();

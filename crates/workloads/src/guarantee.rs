@@ -57,14 +57,14 @@ impl Guarantee {
 
 /// Read-decide-writes on the same data do not overlap.
 pub const LOCK: Guarantee = Guarantee {
-    without: "lock none promises nothing: that it breaks under contention is no failure.",
+    without: "lock none promises nothing: breaking under contention does not fail the run.",
     ..Guarantee::option("lock", Levels::Without(&["none"]))
 };
 
 /// Acknowledged writes are still there after the crashes that the durability level names.
 pub const DURABILITY: Guarantee = Guarantee {
-    without: "durability none, or one that is not known, promises nothing of what comes after the server was ended: what \
-              is lost then is counted, and is no failure.",
+    without: "durability none or unknown promises nothing about a server that was ended: what is lost then is reported but \
+              does not fail the run.",
     ..Guarantee::option("durability", Levels::Ordered(&["none", "process", "disk"]))
 };
 

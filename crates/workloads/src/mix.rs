@@ -28,7 +28,7 @@ pub(crate) fn shares<const N: usize>(
     }
     let all: f64 = shares.iter().sum();
     if all <= 0.0 {
-        return Err(format!("the mix \"{text}\" does nothing: give one share above 0"));
+        return Err(format!("the mix \"{text}\" does nothing: give at least one share above 0"));
     }
     Ok(shares.map(|share| share / all))
 }

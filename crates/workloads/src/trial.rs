@@ -314,7 +314,7 @@ pub(crate) fn no_host() -> StoreError {
     StoreError::Server {
         doing: "serving a client".to_owned(),
         address: "the store".to_owned(),
-        cause: "it is no embedded store, or the workload has no such clients".to_owned(),
+        cause: "it is not an embedded store, or the workload has no such clients".to_owned(),
     }
 }
 

@@ -168,7 +168,7 @@ impl Audit {
     /// acknowledged is lost, and no proof against a lock.
     pub fn unreadable(&mut self, words: &str) {
         self.verdict = Verdict::Broken;
-        self.reason = Some(format!("the server does not come up any more: {words}"));
+        self.reason = Some(format!("the server does not start again: {words}"));
         self.findings.push(Finding::new("unreadable", 1, "stores", DURABILITY));
     }
 
@@ -205,7 +205,7 @@ impl Audit {
             self.findings.iter().filter(|finding| finding.count > 0).map(Finding::to_string).collect();
         if !found.is_empty() {
             let found = found.join(", ");
-            reason = format!("{reason}; so nothing follows from what was found ({found})");
+            reason = format!("{reason}; so the findings prove nothing ({found})");
         }
         if let Some(other) = self.reason.take() {
             reason = format!("{reason}; and {other}");
@@ -261,15 +261,17 @@ impl Audit {
             Restart { keeps: EffectiveDurability::Disk, is_same: true, .. } => {}
             Restart { keeps: EffectiveDurability::Process, is_same: true, .. } => self.doubt(
                 DURABILITY,
-                "the server restarted unasked, and whether power was lost, which this durability level does not survive, is not known",
+                "the server had an unrequested restart, and it is unknown whether power was lost, which this durability \
+                 level does not survive",
             ),
             Restart { suspected: Some(why), .. } => self.doubt(
                 DURABILITY,
-                &format!("{why}, and the server, which does not say in which of its lives it is, may have restarted"),
+                &format!("{why}, and the server, which does not tell its lives apart, may have restarted"),
             ),
             Restart { is_same: false, .. } => self.doubt(
                 DURABILITY,
-                "the server restarted unasked, or another one took its place, which need not have all that was acknowledged",
+                "the server had an unrequested restart, or another one took its place, which need not have everything that \
+                 was acknowledged",
             ),
         }
     }
@@ -282,7 +284,8 @@ impl Audit {
             EffectiveDurability::Unknown | EffectiveDurability::None => self.excuse(DURABILITY),
             EffectiveDurability::Process | EffectiveDurability::Disk => self.doubt(
                 DURABILITY,
-                "another server answered after the fault, or the same one promoted anew, which need not have all that was acknowledged",
+                "another server answered after the fault, or the same one after a promotion, and need not have everything \
+                 that was acknowledged",
             ),
         }
     }
@@ -362,7 +365,7 @@ mod tests {
         assert!(broken.breaks_promise(&[] as &[&str]));
         broken.withdraw("sessions were shared");
         assert!(!broken.breaks_promise(&[] as &[&str]));
-        let said = "unknown: sessions were shared; so nothing follows from what was found (oversold 2 units)";
+        let said = "unknown: sessions were shared; so the findings prove nothing (oversold 2 units)";
         assert_eq!((broken.to_string().as_str(), broken.evidence["sold"]), (said, 7));
         for (mut audit, said) in [
             (Audit::of(Vec::new(), None, []), "unknown: sessions were shared"),

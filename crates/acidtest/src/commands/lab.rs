@@ -102,7 +102,7 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
     for entry in lab.namespaces()? {
         let what = format!("namespace \"{}\" of run {} at {}", entry.namespace, entry.run, entry.address);
         if let Some(bench) = lab.bench_of(&entry.run)? {
-            let _ = writeln!(text, "left {what}: the run goes on in process {bench}");
+            let _ = writeln!(text, "left {what}: the run is still running in process {bench}");
             continue;
         }
         // writing into a string cannot fail

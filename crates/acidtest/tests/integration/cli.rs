@@ -545,7 +545,7 @@ fn a_run_that_goes_on_keeps_its_namespace_and_one_that_lost_it_says_so() {
     for (taken, said) in [
         // as a run on another machine does, of which nothing is known here
         ("UPDATE 'acidtest:marker' SET run = 'another'", "was replaced by run another with its own"),
-        ("DROP TABLE 'acidtest:marker'", "was removed, or its mark in it, by somebody else"),
+        ("DROP TABLE 'acidtest:marker'", "or its mark was removed by somebody else"),
     ] {
         let first = bench.spawn(&[&words[..], &long].concat());
         until("the namespace is made", || mark().is_some());

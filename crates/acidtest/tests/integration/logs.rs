@@ -265,7 +265,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--collectors", "4"], "takes one transaction at a time: leave --collectors 4 out"),
         (&["--duration", "5s"], "--duration has no effect here"),
         (&["--ops", "5"], "until the last has left"),
-        (&["--rate", "5"], "say how much is sent"),
+        (&["--rate", "5"], "set how much is sent"),
         (&["--timeout", "5s"], "--give-up says how long"),
         (&["--architecture", "direct", "--queue", "memory"], "there is no queue"),
         (&["--sink-connections", "9"], "each collector has one"),

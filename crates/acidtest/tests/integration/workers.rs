@@ -423,7 +423,7 @@ fn what_clients_cannot_have_done_to_them_is_refused() {
         ("--store sqlite --processes 2 --trace 100", "taken in order, in one process"),
         ("--store sqlite --processes 65", "must be between 1 and 64"),
         ("--store redis --fault stall@1s", "a stall has an end"),
-        ("--store redis --fault stall:locks@1s:1s", "done to clients"),
+        ("--store redis --fault stall:locks@1s:1s", "strikes clients"),
         ("--store redis --fault disconnect@1s:1s", "connect again at once"),
         ("--store redis --fault disconnct@1s", "did you mean \"disconnect\""),
         ("--store redis://127.0.0.1 --fault kill@1s", "disconnect and stall are for any"),

@@ -112,7 +112,7 @@ fn options_for_servers_of_one_s_own_need_one() {
     refused(
         &keep,
         &[store.target()],
-        &["--keep has no effect", "a private server goes with all that is in it"],
+        &["--keep has no effect", "a private server is removed with everything in it"],
     );
     let there = Plan { durability: usual, ..keep };
     checked(&there, &[store.at("db.example")]).unwrap();
@@ -132,7 +132,11 @@ fn faults_that_cannot_be_brought_about_are_refused_with_what_would_do() {
     };
     let served = StoreKind { name: "served", schemes: &["served"], hosting: Hosting::Program, ..KIND };
     let (inside, served) = (Teller::new("inside"), Teller::of(served));
-    refused(&with("kill@1s"), &[inside.target()], &["inside has no process of its own", "acidtest itself"]);
+    refused(
+        &with("kill@1s"),
+        &[inside.target()],
+        &["inside has no process of its own", "acidtest's own memory"],
+    );
     refused(&with("kill@1s"), &[served.at("db.example")], &["your own", "--store served starts one"]);
     refused(&with("kill:locks@1s"), &[served.target()], &["no lock service", "lock hard"]);
     refused(

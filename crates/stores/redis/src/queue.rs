@@ -47,7 +47,7 @@ const COUNTED: usize = 1000;
 pub(crate) fn refuses(delivery: &Delivery) -> Option<&'static str> {
     if !delivery.persistent {
         return Some(
-            "--persistent false is not to be had, because a stream is as durable as its server: choose --durability none",
+            "--persistent false is unavailable, as a stream is as durable as its server: choose --durability none",
         );
     }
     if delivery.queue != QueueKind::Default {

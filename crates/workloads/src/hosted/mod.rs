@@ -124,7 +124,7 @@ fn unreachable(address: &Address, cause: String) -> StoreError {
     StoreError::Unreachable {
         address: address.to_string(),
         cause,
-        remedy: "it is the process that acidtest keeps the store in: see whether it still runs".to_owned(),
+        remedy: "it is the process in which acidtest keeps the store: check whether it still runs".to_owned(),
     }
 }
 

@@ -56,8 +56,8 @@ impl Default for Parameters {
 pub enum InvalidParameters {
     /// There are more tuples than possible keys.
     #[error(
-        "{items} items do not fit {skus} skus x {warehouses} warehouses x {conditions} conditions x \
-         {sources} sources = {keys} keys; ask for fewer items or more skus"
+        "{items} items do not fit {skus} skus x {warehouses} warehouses x {conditions} conditions x {sources} sources = \
+         {keys} keys; use fewer items or more skus"
     )]
     TooManyItems {
         /// Tuples asked for.

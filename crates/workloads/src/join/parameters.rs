@@ -71,7 +71,7 @@ impl Parameters {
             return Ok(());
         }
         Err(format!(
-            "none of the {} rows of ext has value {}: ask for another value or more rows",
+            "none of the {} rows of ext has the value {}: choose another value or more rows",
             self.ext_rows, self.value
         ))
     }
@@ -85,7 +85,7 @@ impl Parameters {
             Parameter::new("fields", defaults.fields, "fields of a record"),
             Parameter::new("field_bytes", defaults.field_bytes, "bytes of a field"),
             Parameter::new("ext_rows", defaults.ext_rows, "rows of ext"),
-            Parameter::new("value", defaults.value, "the value of ext that is asked for, 0 to 9"),
+            Parameter::new("value", defaults.value, "the value of ext to select, 0 to 9"),
         ]
     }
 }

@@ -77,7 +77,7 @@ async fn is_stored(store: &dyn LogsStore, rows: &Rows, patience: Patience) -> Re
 }
 
 const SENDING: &str = "sending a first entry to the gateway";
-const WHERE: &str = "name with --store and --table where the gateway stores, as a user who may read it";
+const WHERE: &str = "give with --store and --table where the gateway stores, as a user who may read it";
 
 /// Has the gateway take the entry. It may be taken more than once where an answer is lost.
 async fn take(gateway: &Gateway, request: &Request, patience: Patience) -> Result<(), StoreError> {
@@ -88,12 +88,14 @@ async fn take(gateway: &Gateway, request: &Request, patience: Patience) -> Resul
             Ok(Ok((201 | 202, _))) => return Ok(()),
             Ok(Ok((401 | 403, why))) => (
                 why,
-                "put a token of one of its users into ACIDTEST_TOKEN (acidtest gateway user add NAME)",
+                "put the token of one of its users into ACIDTEST_TOKEN (acidtest gateway user add NAME)",
                 false,
             ),
             // it is full, or what it needs is away
-            Ok(Ok((429 | 503, why))) => (why, "wait until it takes entries; its log says more", true),
-            Ok(Ok((404 | 405, why))) => (why, "name with --gateway where `acidtest gateway` listens", false),
+            Ok(Ok((429 | 503, why))) => (why, "wait until it accepts entries; its log says more", true),
+            Ok(Ok((404 | 405, why))) => {
+                (why, "give with --gateway the address at which `acidtest gateway` listens", false)
+            }
             // so say servers, and others than ours, to whoever does not speak TLS
             Ok(Ok((400, why))) if why.to_ascii_lowercase().contains("https") => {
                 (why, "write https:// in the address (--gateway)", false)
@@ -123,8 +125,8 @@ async fn waiting(gateway: &Gateway) -> Option<(u64, u64)> {
 
 fn doubt(rows: &Rows, patience: Patience) -> String {
     format!(
-        "the first entry is not in the table {} after {} s, and may wait in the gateway's queue: whether it stores there \
-         is not known",
+        "the first entry is not in the table {} after {} s and may still wait in the gateway's queue: whether the gateway \
+         stores there is unknown",
         rows.table,
         patience.most.as_secs()
     )
@@ -133,8 +135,8 @@ fn doubt(rows: &Rows, patience: Patience) -> String {
 fn elsewhere(gateway: &Gateway, rows: &Rows) -> StoreError {
     let Rows { table, prefix, .. } = rows;
     let why = format!(
-        "it was acknowledged, nothing waits there any more, and it is not in the table {table}; wherever it is, its id begins \
-         with {prefix}"
+        "it was acknowledged, the gateway's queue is empty, and it is not in the table {table}; wherever it is, its id \
+         begins with {prefix}"
     );
     with(gateway.failed("finding the first entry that was sent to the gateway", why), WHERE)
 }
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     fn what_may_wait_behind_others_is_not_waited_for() {
         let doubt = sent(&[TAKEN], 7, (0, 0)).0.unwrap().unwrap();
-        assert!(doubt.contains("may wait in the gateway's queue"), "{doubt}");
+        assert!(doubt.contains("may still wait in the gateway's queue"), "{doubt}");
     }
 
     #[test]

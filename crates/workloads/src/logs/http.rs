@@ -103,7 +103,7 @@ impl Gateway {
             Ok(Err(error)) => in_words(&error),
             Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
         };
-        Err(self.failed("asking the gateway how it stands (/metrics)", cause))
+        Err(self.failed("asking the gateway for its state (/metrics)", cause))
     }
 
     /// The status of the answer to a request on a connection of its own, and what was said with it.

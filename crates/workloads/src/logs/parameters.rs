@@ -151,7 +151,7 @@ impl Words {
 }
 
 /// Why what was settled at its start has no effect on a gateway that runs already.
-const RUNNING_GATEWAY: &str = "a gateway that runs already is what it was started as (--gateway)";
+const RUNNING_GATEWAY: &str = "a running gateway has the settings that it was started with (--gateway)";
 
 /// Whether this is the name of a table, with or without that of its schema.
 fn is_table(name: &str) -> bool {
@@ -252,16 +252,8 @@ impl Parameters {
                 "entries_per_request",
                 "so that a request has at most 2 MiB: fewer, or a smaller entry_bytes",
             ),
-            (
-                !self.ramp.0.is_zero() && self.ramp.0 <= LONGEST,
-                "ramp",
-                "more than nothing, and at most a day",
-            ),
-            (
-                !self.give_up.0.is_zero() && self.give_up.0 <= LONGEST,
-                "give_up",
-                "more than nothing, and at most a day",
-            ),
+            (!self.ramp.0.is_zero() && self.ramp.0 <= LONGEST, "ramp", "above 0, and at most a day"),
+            (!self.give_up.0.is_zero() && self.give_up.0 <= LONGEST, "give_up", "above 0, and at most a day"),
             (
                 self.collectors.is_none_or(|collectors| (1..=100).contains(&collectors)),
                 "collectors",
@@ -307,22 +299,23 @@ impl Parameters {
             "with architecture queued each collector has one (--collectors)"
         };
         let has_queue = is_queued && !is_running;
-        let lasts = "the measured part lasts from the first client's coming until the last has left (--ramp, --entries)";
+        let lasts = "the measured part lasts from the arrival of the first client until the last has left (--ramp, \
+                     --entries)";
         idle(&[
             ("architecture", !is_running, RUNNING_GATEWAY),
             ("queue", has_queue, no_queue),
             ("collectors", has_queue, no_queue),
             ("batch", has_queue, no_queue),
             ("sink_connections", !is_queued && !is_running, no_connections),
-            ("table", is_running, "a gateway that the run starts has a table of its own (--gateway)"),
+            ("table", is_running, "a gateway that the run starts has its own table (--gateway)"),
             ("max_retries", false, "no entry conflicts with another"),
             ("timeout", false, "--give-up says how long a client waits for an answer"),
-            ("duty", false, "--clients, --entries and --ramp say how much is sent in which time"),
+            ("duty", false, "--clients, --entries and --ramp set how much is sent in which time"),
             ("duration", false, lasts),
             ("ops", false, lasts),
-            ("warmup", false, "clients come and go: those that come first are the warm-up of the others"),
-            ("rates", false, "--clients, --entries and --ramp say how much is sent in which time"),
-            ("arrivals", false, "clients come at even distances (--ramp)"),
+            ("warmup", false, "clients come and go: the first are the warm-up of the others"),
+            ("rates", false, "--clients, --entries and --ramp set how much is sent in which time"),
+            ("arrivals", false, "clients arrive evenly spaced (--ramp)"),
         ])
     }
 
@@ -334,7 +327,7 @@ impl Parameters {
             Parameter::new(
                 "architecture",
                 defaults.architecture.name(),
-                "how entries come into the database: direct (each in a transaction of its own), queued (collectors store \
+                "how entries get into the database: direct (each in a transaction of its own), queued (collectors store \
                  many together)",
             ).of(["direct", "queued"]),
             Parameter::new(
@@ -343,26 +336,27 @@ impl Parameters {
                 "where acknowledged entries wait: disk (synced), memory (lost with the gateway), rabbitmq (synced by a quorum \
                  queue), nats (written to a stream, synced later)",
             ).of(["disk", "memory", "rabbitmq", "nats"]),
-            Parameter::new("entries", defaults.entries, "entries of each client"),
-            Parameter::new("entries_per_request", defaults.entries_per_request, "entries that a client sends together"),
+            Parameter::new("entries", defaults.entries, "entries that each client sends"),
+            Parameter::new("entries_per_request", defaults.entries_per_request, "entries that a client sends in one \
+                                                                                 request"),
             Parameter::new("entry_bytes", defaults.entry_bytes, "bytes of an entry's message, 10 of them its checksum"),
-            Parameter::new("ramp", defaults.ramp, "time over which clients come (10s, 5m)"),
+            Parameter::new("ramp", defaults.ramp, "time over which clients arrive (10s, 5m)"),
             Parameter::new(
                 "hold_open",
                 defaults.hold_open,
-                "whether all clients are connected from the beginning to the end, and send at even distances over the ramp",
+                "whether all clients stay connected from start to end, and send evenly spaced over the ramp",
             ).of(crate::TRUTHS),
             Parameter::new(
                 "give_up",
                 defaults.give_up,
-                "time after which a client gives a request up, and sends the next one",
+                "time after which a client gives up a request and sends the next one",
             ),
             Parameter::new(
                 "retry",
                 defaults.retry,
-                "whether a client tries again, until it gives up, what a full queue refused",
+                "whether a client retries what a full queue refused, until it gives up",
             ).of(crate::TRUTHS),
-            Parameter::new("collectors", "2, or 1 for SQLite", "how many store side by side"),
+            Parameter::new("collectors", "2, or 1 for SQLite", "number of collectors"),
             Parameter::new("batch", defaults.batch, "most entries of a collector's transaction"),
             Parameter::new(
                 "sink_connections",
@@ -371,9 +365,9 @@ impl Parameters {
             ),
             Parameter::new(
                 "gateway",
-                "one that is started for each trial",
-                "a gateway that runs already, http://HOST:PORT or https://HOST:PORT, and stores in what --store names; a user's \
-                 token is taken from ACIDTEST_TOKEN",
+                "one started for each trial",
+                "address of a running gateway that stores in what --store names, http://HOST:PORT or https://HOST:PORT; a \
+                 user's token comes from ACIDTEST_TOKEN",
             ),
             Parameter::new("table", TABLE, "the table of that gateway, TABLE or SCHEMA.TABLE"),
         ]

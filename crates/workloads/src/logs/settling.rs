@@ -49,8 +49,8 @@ pub(super) struct Settled {
 pub(super) fn doubt(state: Option<GatewayState>) -> Option<&'static str> {
     match state {
         None => Some(
-            "the gateway does not say whether they wait: its /metrics are only for users that were added with --operator, \
-             unless it is on this machine",
+            "the gateway does not show whether they wait: unless it is on this machine, its /metrics are only for users \
+             added with --operator",
         ),
         Some(GatewayState { waiting: 1.., .. }) => {
             Some("they may wait in the gateway's queue, which is not empty")

@@ -106,7 +106,7 @@ impl LogsTrial {
         let Some((architecture, queue)) = self.ways() else {
             return Some((
                 Durability::None,
-                "the gateway does not say to this user, who was not added with --operator, where entries wait",
+                "the gateway does not show where entries wait to this user, who was not added with --operator",
             ));
         };
         Some(match queue {
@@ -186,12 +186,12 @@ impl LogsTrial {
         let is_one = settled.is_one && before == settled.state.map(|now| now.instance);
         if settled.saved == 0 {
             return Some(
-                "no entry is in the table that was read; --store and --table say where the gateway stores",
+                "the table that was read has no entry; --store and --table must name where the gateway stores",
             );
         }
         if !is_one || since.is_none_or(|since| since.acknowledged < ledger.acknowledged()) {
             return Some(
-                "the gateway was started anew, or is not the only one at this address: what waits is not known",
+                "the gateway was restarted, or is not the only one at this address: how much waits is unknown",
             );
         }
         let is_in_rabbit = self.ways().is_none_or(|(_, queue)| queue == LogQueue::RabbitMq);

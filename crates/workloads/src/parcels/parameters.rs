@@ -175,13 +175,13 @@ impl Parameters {
             (
                 self.scans > 0 || !reads_only,
                 "scans",
-                "at least 1 where the mix inserts nothing: there is nothing to read otherwise",
+                "at least 1 if the mix inserts nothing, or there is nothing to read",
             ),
             ((1..=1000).contains(&self.insert_batch), "insert_batch", "between 1 and 1,000"),
             (
                 u64::from(self.insert_batch) <= self.parcels,
                 "insert_batch",
-                "at most as many as parcels: a batch has no two scans of a parcel",
+                "at most as many as parcels: a batch has no two scans of the same parcel",
             ),
             (
                 (0.0..=0.125).contains(&self.eighths),
@@ -216,11 +216,11 @@ impl Parameters {
                  as insert:7+hash:3+id:1",
             ),
             Parameter::new("parcels", defaults.parcels, "parcels on their way at a time, each with 7 scans"),
-            Parameter::new("scans", defaults.scans, "scans that are loaded before each trial"),
+            Parameter::new("scans", defaults.scans, "scans loaded before each trial"),
             Parameter::new(
                 "load",
                 "bulk",
-                "how these are loaded: bulk (the store's own way for many rows) or single (row by row)",
+                "how they are loaded: bulk (the store's own bulk load) or single (row by row)",
             )
             .of(["bulk", "single"]),
             Parameter::new(
@@ -229,15 +229,11 @@ impl Parameters {
                 "hash: an index on SCAN_HASH; none, as published: every count scans the table",
             )
             .of(["hash", "none"]),
-            Parameter::new(
-                "insert_batch",
-                defaults.insert_batch,
-                "scans that are inserted at once, 1 to 1,000",
-            ),
+            Parameter::new("insert_batch", defaults.insert_batch, "scans inserted at once, 1 to 1,000"),
             Parameter::new(
                 "eighths",
                 defaults.eighths,
-                "share of inserts with a parcel's eighth scan, which is to be refused, 0 to 0.125",
+                "share of inserts that are a parcel's eighth scan, which must be refused, 0 to 0.125",
             ),
         ]
     }

@@ -37,14 +37,15 @@ pub const KIND: WorkloadKind = WorkloadKind {
     terms: &[
         (
             "insert",
-            "a scan gets its SCAN_ID, and its parcel's next SCAN_COUNT; of several at once (--insert-batch) rate and times here are of whole batches, and ok/s above counts scans",
+            "a scan gets its SCAN_ID, and its parcel's next SCAN_COUNT; with --insert-batch, rate and times here are of \
+             whole batches, while ok/s above counts scans",
         ),
         ("hash", "all scans of a parcel are read"),
         ("id", "one scan is read by its SCAN_ID"),
     ],
     refused: None,
     refusal: "",
-    apart: "a read is held only against what the same process inserted",
+    apart: "a read is checked only against what the same process inserted",
     demand: Some(DEMAND),
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Parcels::new(read(values)?)?)),

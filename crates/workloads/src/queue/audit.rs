@@ -97,12 +97,12 @@ fn doubt(totals: &Totals, left: &MessageCounts, drained: Result<Depth, StoreErro
     match drained {
         Err(error) => Some(error.to_string()),
         Ok(left @ Depth { ready, unacknowledged }) if left != Depth::default() => Some(format!(
-            "the queue is not known to be empty: {ready} messages are ready, {unacknowledged} unacknowledged or in the \
-             hands of so many consumers"
+            "the queue may not be empty: {ready} messages are ready, {unacknowledged} unacknowledged or with that many \
+             consumers"
         )),
         Ok(_) if totals.published == 0 => Some("no publish was acknowledged".to_owned()),
         Ok(_) if left.doubtful > 0 && left.consumed + left.lost == 0 => Some(
-            "of no message is it known whether the store has an acknowledgement of its consumer".to_owned(),
+            "for no message is it known whether the store received its consumer's acknowledgement".to_owned(),
         ),
         Ok(_) => None,
     }

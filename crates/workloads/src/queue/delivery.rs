@@ -10,8 +10,8 @@ use crate::{Guarantee, Levels, workload::read};
 /// Every acknowledged message is consumed: the guarantee that the settings of publishers and consumers give
 /// together.
 pub(super) const DELIVERY: Guarantee = Guarantee {
-    without: "without acknowledgements (ack none, consume auto) a lost message breaks no promise: it is counted, and is \
-              no failure.",
+    without: "without acknowledgements (ack none, consume auto) a lost message breaks no promise: it is reported but does \
+              not fail the run.",
     ..Guarantee::option(
         "delivery",
         Levels::Together(&["ack", "consume", "persistent", "queue", "replicas", "deduplicate"]),
@@ -153,17 +153,17 @@ impl Delivery {
         let refused = [
             (
                 publishes && self.ack == Ack::None,
-                "--ack none is not to be had, because it answers every statement: choose confirm or transaction",
+                "--ack none is unavailable, as every statement is answered: choose confirm or transaction",
             ),
             (
                 !self.persistent,
-                "--persistent false is not to be had, because a row is as durable as its server: choose --durability none",
+                "--persistent false is unavailable, as a row is as durable as its server: choose --durability none",
             ),
             (self.queue != QueueKind::Default, "its only kind of queue is a table: leave --queue at default"),
             (self.replicas > 1, "its tables have no copies of their own: leave --replicas at 1"),
             (
                 self.deduplicate,
-                "a row has a number of the server's, so it drops no duplicate: leave --deduplicate false",
+                "rows are numbered by the server, so it drops no duplicate: leave --deduplicate false",
             ),
         ];
         refused.into_iter().find_map(|(is, why)| is.then_some(why))

@@ -112,7 +112,7 @@ pub(super) async fn drain<C: Connector>(
         };
         most = round.most;
         if most == 0 {
-            return Err(failed("emptying the queue", "it hands out messages without end".to_owned()));
+            return Err(failed("emptying the queue", "it delivers messages without end".to_owned()));
         }
         let left = in_time(wanted, depth()).await.map_err(broken).flatten();
         // nothing is left to consume of a queue that was lost with its server, however the round ended

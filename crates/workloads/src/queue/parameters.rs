@@ -141,7 +141,7 @@ impl Parameters {
             (
                 u64::from(self.delivery().unanswered()) * u64::from(self.message_bytes) <= 1 << 30,
                 "message_bytes",
-                "at most 1 GiB for all messages together that a producer keeps: those of a batch, or in flight",
+                "at most 1 GiB for all messages that a producer keeps, in a batch or in flight",
             ),
             (
                 !consumes || self.consume == Consume::Auto || self.batch <= self.prefetch(),
@@ -178,14 +178,14 @@ impl Parameters {
             (
                 "max_retries",
                 consumes,
-                "a publish that conflicts is not tried again: others may be in flight after it",
+                "a conflicting publish is not retried: others may be in flight after it",
             ),
             (
                 "duty",
                 !publishes || self.ack != Ack::None,
-                "what nobody confirms is written as fast as the connection takes it: a share of that time says nothing",
+                "unconfirmed messages are written as fast as the connection takes them: a share of that time means nothing",
             ),
-            ("batch", together, "there is neither a transaction to publish nor anything to acknowledge"),
+            ("batch", together, "there is nothing to publish in a transaction and nothing to acknowledge"),
         ])
     }
 
@@ -197,8 +197,7 @@ impl Parameters {
             Parameter::new(
                 "phase",
                 "both",
-                "who is at work while it is measured: publish (producers only), consume (consumers drain the backlog), \
-                 both",
+                "who works in the measured part: publish (producers only), consume (consumers drain the backlog), both",
             ).of(["publish", "consume", "both"]),
             Parameter::new(
                 "message_bytes",
@@ -215,12 +214,12 @@ impl Parameters {
             Parameter::new(
                 "consume",
                 defaults.consume.name(),
-                "when a message is gone: auto (handed out), ack (acknowledged), transaction (that committed)",
+                "when a message counts as consumed: auto (delivered), ack (acknowledged), transaction (committed)",
             ).of(Consume::ALL.map(Consume::name)),
             Parameter::new(
                 "batch",
                 defaults.batch,
-                "messages of a transaction; acknowledgements that a consumer gives at once",
+                "messages per transaction; messages that a consumer acknowledges at once",
             ),
             Parameter::new("in_flight", defaults.in_flight, "publishes that a producer may have unanswered"),
             Parameter::new(
@@ -231,12 +230,12 @@ impl Parameters {
             Parameter::new(
                 "backlog",
                 format!("{BACKLOG} with phase consume, else 0"),
-                "messages that are in the queue before anybody is at work",
+                "messages in the queue before the clients start",
             ),
             Parameter::new(
                 "persistent",
                 defaults.persistent,
-                "whether messages are to outlive the server's process (RabbitMQ: persistent in a durable queue; NATS: a \
+                "whether messages must outlive the server's process (RabbitMQ: persistent in a durable queue; NATS: a \
                  stream in files)",
             ).of(crate::TRUTHS),
             Parameter::new("queue", "default", "how RabbitMQ keeps the queue: default (classic), classic, quorum").of(["default", "classic", "quorum"]),
@@ -244,7 +243,7 @@ impl Parameters {
             Parameter::new(
                 "deduplicate",
                 defaults.deduplicate,
-                "whether the store drops a message whose id it has (NATS)",
+                "whether the store drops a message whose id it already has (NATS)",
             ).of(crate::TRUTHS),
         ]
     }

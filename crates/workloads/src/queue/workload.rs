@@ -38,10 +38,10 @@ pub const KIND: WorkloadKind = WorkloadKind {
         ),
         (
             OPERATIONS[1],
-            "from asking for a message until it is there and, where it is due, acknowledged; refused counts how often \
+            "from asking for a message until it has arrived and, where due, is acknowledged; refused counts how often \
              there was none for 50 ms.",
         ),
-        (SPANS[0], "from a message's publishing to its being taken, its time in the queue included."),
+        (SPANS[0], "from a message's publishing to its receipt, including its time in the queue."),
     ],
     refused: None,
     refusal: "empty",

@@ -241,8 +241,8 @@ impl Parameters {
             (
                 self.held() <= 1 << 30,
                 "transaction",
-                "of at most 1 GiB: a client holds all that one reads and writes, which is fields x field_bytes for \
-                 each operation, and scan_max times as much for a scan",
+                "of at most 1 GiB: a client holds everything that one reads and writes, fields x field_bytes per \
+                 operation, and scan_max times as much for a scan",
             ),
         ])
     }
@@ -285,7 +285,7 @@ impl Parameters {
                 "which records are touched: own (the mix's own), zipfian (scrambled, 0.99), latest, uniform, \
                  hotspot or hotspot:RECORDS:OPERATIONS (shares, 0.2 and 0.8)",
             ),
-            Parameter::new("records", defaults.records, "records that are loaded"),
+            Parameter::new("records", defaults.records, "records to load"),
             Parameter::new("fields", defaults.fields, "fields of a record"),
             Parameter::new("field_bytes", defaults.field_bytes, "bytes of a field"),
             Parameter::new("scan_max", defaults.scan_max, "a scan reads 1 to this many records"),

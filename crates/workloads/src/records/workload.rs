@@ -32,7 +32,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     terms: &[],
     refused: None,
     refusal: "",
-    apart: "a stale read is found only where the same process wrote",
+    apart: "a stale read is found only if the same process wrote",
     demand: None,
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Records::new(read(values)?)?)),
