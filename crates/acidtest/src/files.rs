@@ -16,7 +16,7 @@ pub(crate) fn read(path: &Path, longest: u64) -> io::Result<String> {
     if text.len() as u64 > longest {
         return Err(wrong(format!("it is longer than {}", bytes(longest as f64))));
     }
-    String::from_utf8(text).map_err(|_| wrong("it is no text".to_owned()))
+    String::from_utf8(text).map_err(|_| wrong("it is not text".to_owned()))
 }
 
 #[cfg(test)]
@@ -35,6 +35,6 @@ mod tests {
         };
         assert_eq!(read("é".repeat(512).as_bytes()), Ok("é".repeat(512)));
         assert_eq!(read(&[b'x'; 1025]), Err("it is longer than 1.00 KiB".to_owned()));
-        assert_eq!(read(b"\xff"), Err("it is no text".to_owned()));
+        assert_eq!(read(b"\xff"), Err("it is not text".to_owned()));
     }
 }

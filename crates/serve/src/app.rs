@@ -136,7 +136,7 @@ impl App {
                 StatusCode::CONFLICT,
                 "state",
                 "The run is not this server's",
-                "the command line has made it: stop it there, or go on with it there by acidtest run --resume",
+                "it was started on the command line: stop it there, or resume it there with acidtest run --resume",
             ),
             Err(problem) => problem,
         }
@@ -153,7 +153,7 @@ impl App {
             Some(Err(NotResumed::Is(state))) => Err(Problem::new(
                 StatusCode::CONFLICT,
                 "state",
-                "The run does not go on",
+                "The run cannot be resumed",
                 match state {
                     State::Done => "it is done: every trial of its plan is in its result".to_owned(),
                     state => format!("it is {} already", state.words()),

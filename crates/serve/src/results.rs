@@ -62,7 +62,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     if about.is_file() {
         Ok((file, about.len()))
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"))
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"))
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn text(path: &Path, longest: u64) -> Result<String, Unreadable> {
             bytes(longest as f64)
         )));
     }
-    String::from_utf8(text).map_err(|_| Unreadable::Other("it is no text".to_owned()))
+    String::from_utf8(text).map_err(|_| Unreadable::Other("it is not text".to_owned()))
 }
 
 /// A result.

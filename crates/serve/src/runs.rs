@@ -235,7 +235,7 @@ impl Runs {
             }
             if matches!(record.state, State::Running | State::Stopping) {
                 record.state = State::CutOff;
-                record.error = Some("the server ended in the middle of it".to_owned());
+                record.error = Some("the server ended during the run".to_owned());
                 // without it the next start says the same
                 let _ = keep(&kept, &record);
             }
@@ -317,7 +317,7 @@ impl Runs {
         }
         let time = |text: &str| {
             text.parse()
-                .map_err(|error| Unreadable::Other(format!("it says when it was made as {text}: {error}")))
+                .map_err(|error| Unreadable::Other(format!("its time {text} cannot be read: {error}")))
         };
         let (started, finished) = (time(&result.started)?, time(&result.finished)?);
         let is_open = result.interrupted;
@@ -333,7 +333,8 @@ impl Runs {
             exit_status: (!is_open).then(|| self.program.exit_status(&result)),
             is_complete: !is_open && result.cells.iter().all(|cell| cell.error.is_none()),
             error: is_open.then(|| {
-                "it is not complete: the command line is making it, or it was interrupted".to_owned()
+                "it is not complete: it is still running on the command line, or it was interrupted"
+                    .to_owned()
             }),
             notes: Vec::new(),
             is_open,
@@ -492,7 +493,7 @@ impl Runs {
     /// Writes what is to be kept of a run, as it is now.
     async fn keep(&self, id: &str) -> io::Result<()> {
         let _keeping = self.keeping.lock().await;
-        let record = self.get(id).ok_or_else(|| io::Error::other("there is no such run any more"))?;
+        let record = self.get(id).ok_or_else(|| io::Error::other("the run no longer exists"))?;
         let kept = self.folder.join(KEPT);
         // the disk may be busy with what is measured
         tokio::task::spawn_blocking(move || keep(&kept, &record)).await?
@@ -529,7 +530,7 @@ impl Runs {
         // a run that is not known to be under way would be made again after a kill, and not marked
         let end = match self.keep(&record.id).await {
             Ok(()) => self.process(&record, &live, state).await,
-            Err(error) => End::failed(format!("cannot keep what becomes of it: {error}")),
+            Err(error) => End::failed(format!("cannot store its state: {error}")),
         };
         let record = {
             let mut runs = self.lock();
@@ -543,7 +544,7 @@ impl Runs {
             if end.how == Some(Ending::Complete) && !has_result {
                 // whatever it found, nothing shows it
                 record.exit_status = Some(1);
-                record.error = Some("its result was removed at once".to_owned());
+                record.error = Some("its result was removed as soon as it was written".to_owned());
             }
             run.set(state);
             let record = run.record.clone();
@@ -647,9 +648,9 @@ impl End {
 }
 
 fn lost(status: Option<ExitStatus>, said: &str) -> String {
-    let how = status.map_or_else(|| "it did not end, and was killed".to_owned(), |status| status.to_string());
-    let said = if said.is_empty() { String::new() } else { format!("; its last words: {said}") };
-    format!("the process that made it ended in the middle of it: {how}{said}")
+    let how = status.map_or_else(|| "it did not end and was killed".to_owned(), |status| status.to_string());
+    let said = if said.is_empty() { String::new() } else { format!("; its last output: {said}") };
+    format!("its process ended during the run: {how}{said}")
 }
 
 impl Run {

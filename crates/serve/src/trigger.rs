@@ -118,7 +118,7 @@ impl Trigger {
             return Err(Refusal::at(
                 "load",
                 format!(
-                    "load is the share of the time in which each client works, above 0 to 1: {} is none",
+                    "load is the share of the time that each client works, above 0 and at most 1, not {}",
                     self.load
                 ),
             ));
@@ -129,7 +129,7 @@ impl Trigger {
         if !(1..=LONGEST).contains(&self.time_in_milis) {
             return Err(Refusal::at(
                 "timeInMilis",
-                "timeInMilis must be 1 to 600000, because the answer comes after it; POST /api/runs has no such limit",
+                "timeInMilis must be 1 to 600000, because the answer comes only then; POST /api/runs has no such limit",
             ));
         }
         let name = name_of(store);
@@ -197,7 +197,7 @@ impl Trigger {
                 return Err(Refusal::at(
                     "requestType",
                     format!(
-                        "a message in a queue of {} is not modified: ask for READ or WRITE",
+                        "a message in a queue of {} cannot be modified: use READ or WRITE",
                         plan.stores.first().map_or("a broker", String::as_str)
                     ),
                 ));

@@ -45,7 +45,7 @@ pub(crate) async fn json_text(request: Request) -> Result<Bytes, Problem> {
     Err(Problem::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "content-type",
-        "The body is of another type",
+        "The body is not JSON",
         "the body must be JSON: Content-Type: application/json",
     ))
 }
@@ -65,8 +65,8 @@ pub(crate) async fn whole(body: Body) -> Result<Bytes, Problem> {
         Unread::TooSlow => Problem::new(
             StatusCode::REQUEST_TIMEOUT,
             "timeout",
-            "The body did not come",
-            format!("the whole body must come within {} s", PATIENCE.as_secs()),
+            "The body did not arrive",
+            format!("the whole body must arrive within {} s", PATIENCE.as_secs()),
         ),
         Unread::TooLarge => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -87,7 +87,7 @@ fn wrong(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     // the place in the text is said by the pointer
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
     if !inner.is_data() {
-        return Problem::bad_request(format!("the body is no JSON: {inner}"));
+        return Problem::bad_request(format!("the body is not JSON: {inner}"));
     }
     let detail = if let Some(unknown) = UnknownName::of(message) {
         let sort = if unknown.is_key { "key" } else { "word" };
@@ -103,7 +103,7 @@ fn wrong(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     } else {
         message.to_owned()
     };
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "body", "The body does not say what is expected", detail)
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "body", "The body is not what is expected", detail)
         .at(pointer)
 }
 

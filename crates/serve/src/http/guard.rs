@@ -188,10 +188,9 @@ fn one<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Result<Option<&
     let mut all = headers.get_all(name).iter();
     match (all.next(), all.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value
-            .to_str()
-            .map(Some)
-            .map_err(|_| Problem::bad_request(format!("the header {name} has letters that it cannot have"))),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| {
+            Problem::bad_request(format!("the header {name} has characters that are not allowed in it"))
+        }),
         (Some(_), Some(_)) => Err(Problem::bad_request(format!("the header {name} is there twice"))),
     }
 }

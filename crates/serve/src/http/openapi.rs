@@ -22,8 +22,7 @@ pub(crate) fn head() -> OpenApi {
         .title("acidtest serve")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Starts, watches, stops and compares runs of acidtest. What is wrong with a request is said by a problem document \
-             (RFC 9457).",
+            "Starts, watches, stops and compares runs of acidtest. Errors are problem documents (RFC 9457).",
         ))
         .build();
     OpenApiBuilder::new().info(info).build()

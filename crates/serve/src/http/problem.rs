@@ -67,7 +67,7 @@ impl Problem {
     }
 
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not-found", "There is no such thing", detail)
+        Self::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
     }
 
     pub(crate) fn no_run(id: &str) -> Self {
@@ -77,11 +77,11 @@ impl Problem {
     }
 
     pub(crate) fn uncompared(why: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "compare", "They cannot be compared", why)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "compare", "The runs cannot be compared", why)
     }
 
     pub(crate) fn too_much(kind: &str, detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, "The server has no room for it", detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, "The server cannot take it now", detail)
             .with(header::RETRY_AFTER, "5")
     }
 
@@ -105,7 +105,7 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let Refusal { detail, pointer } = refusal;
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "plan", "The plan is not run", detail).at(pointer)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "plan", "The plan cannot be run", detail).at(pointer)
     }
 }
 
@@ -115,20 +115,20 @@ impl From<NotTaken> for Problem {
             NotTaken::Full => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "queue-full",
-                "Too many runs wait",
-                format!("{WAITING} runs wait already: stop some of them (DELETE), or ask again later"),
+                "Too many runs are waiting",
+                format!("{WAITING} runs are waiting already: stop some of them (DELETE), or ask again later"),
             )
             .with(header::RETRY_AFTER, "60"),
             NotTaken::Storage(error) => Self::new(
                 StatusCode::INSUFFICIENT_STORAGE,
                 "storage",
-                "The run cannot be kept",
+                "The run cannot be stored",
                 format!(
-                    "the folder of results cannot be written: {error}; free some space, or mend its permissions"
+                    "the folder of results cannot be written: {error}; free some space, or fix its permissions"
                 ),
             ),
             NotTaken::Ending => {
-                Self::too_much("ending", "the server is about to end, and takes no more runs")
+                Self::too_much("ending", "the server is shutting down and accepts no more runs")
             }
         }
     }

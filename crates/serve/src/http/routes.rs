@@ -81,14 +81,14 @@ pub(crate) fn router(app: App) -> Router {
         )
         .merge(pages::router())
         .fallback(async || {
-            Problem::not_found("there is nothing at this path; GET /api/openapi.json says what there is")
+            Problem::not_found("there is nothing at this path; GET /api/openapi.json lists the paths")
         })
         .method_not_allowed_fallback(async || {
             Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method",
-                "The method has no meaning there",
-                "the header Allow says which methods have; so does GET /api/openapi.json",
+                "The method is not allowed here",
+                "the header Allow lists the allowed methods, and so does GET /api/openapi.json",
             )
         })
         .layer(middleware::from_fn_with_state(app.clone(), guard))
@@ -121,7 +121,7 @@ struct ListQuery {
 /// The runs, the latest first
 #[utoipa::path(get, path = "/api/runs", tag = "runs", params(
     ("limit" = Option<u32>, Query, description = "How many at most, 1 to 1,000; 100 if not given", minimum = 1, maximum = 1000),
-    ("before" = Option<String>, Query, description = "Only those that were asked for before the run with this id")),
+    ("before" = Option<String>, Query, description = "Only runs requested before the run with this id")),
     responses((status = 200, description = "The runs", body = ref("#/components/schemas/RunList")),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn list_runs(Of(app): Of<App>, query: AskedFor<ListQuery>) -> Result<Response, Problem> {
@@ -146,7 +146,7 @@ async fn list_runs(Of(app): Of<App>, query: AskedFor<ListQuery>) -> Result<Respo
     request_body(content = ref("#/components/schemas/Plan"), description = "The plan", content_type = "application/json"),
     responses((status = 202, description = "The run, which waits for its turn", body = ref("#/components/schemas/RunAbout"),
                headers(("Location" = String, description = "The path of the run"))),
-              (status = 507, description = "It cannot be kept", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
+              (status = 507, description = "It cannot be stored", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn start_run(Of(app): Of<App>, PlanBody(plan): PlanBody) -> Result<Response, Problem> {
     let record = app.submit(plan).await?;
@@ -169,7 +169,7 @@ async fn show_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Proble
 /// What was measured until then is its result. A run that waits is not made. One that has ended stays as it is.
 #[utoipa::path(delete, path = "/api/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run's id")),
     responses((status = 200, description = "It has ended", body = ref("#/components/schemas/RunAbout")),
-              (status = 202, description = "It ends tidily", body = ref("#/components/schemas/RunAbout")),
+              (status = 202, description = "It is being stopped", body = ref("#/components/schemas/RunAbout")),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn stop_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
     let record = app.stop(&id).await?;
@@ -180,7 +180,7 @@ async fn stop_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Proble
 /// Go on with a run that ended before its last trial
 #[utoipa::path(post, path = "/api/runs/{id}/resume", tag = "runs", params(("id" = String, Path, description = "The run's id")),
     responses((status = 202, description = "The run, which waits for its turn", body = ref("#/components/schemas/RunAbout")),
-              (status = 507, description = "It cannot be kept", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
+              (status = 507, description = "It cannot be stored", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn resume_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
     accepted(&app, &app.resume(&id).await?)
@@ -198,10 +198,7 @@ async fn resume_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Prob
 async fn events(Of(app): Of<App>, Which(id): Which, headers: HeaderMap) -> Result<Response, Problem> {
     let live = app.runs.live(&id).ok_or_else(|| Problem::no_run(&id))?;
     let counted = app.metrics.stream(STREAMS).ok_or_else(|| {
-        Problem::too_much(
-            "streams",
-            format!("{STREAMS} readers follow runs already; ask again when some have gone"),
-        )
+        Problem::too_much("streams", format!("{STREAMS} readers follow runs already; ask again later"))
     })?;
     let reader = live.read_after(headers.get("last-event-id").and_then(|last| last.to_str().ok()));
     let events = stream::unfold((reader, counted), async |(mut reader, counted)| {
@@ -298,7 +295,7 @@ async fn workloads(Of(app): Of<App>) -> Result<Response, Problem> {
     request_body(content = ref("#/components/schemas/Trigger"), description = "The load", content_type = "application/json"),
     responses((status = 200, description = "What was measured", body = ref("#/components/schemas/Triggered")),
               (status = 502, description = "The store could not be reached or started", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
-              (status = 507, description = "It cannot be kept", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
+              (status = 507, description = "It cannot be stored", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn generate_load(
     Of(app): Of<App>,

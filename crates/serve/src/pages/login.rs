@@ -23,7 +23,7 @@ pub(super) async fn show(Of(app): Of<App>, uri: Uri) -> Response {
 pub(super) async fn enter(Of(app): Of<App>, Sent(asked): Sent) -> Result<Response, Wrong> {
     let Some(token) = &app.guard.token else { return Ok(Redirect::to("/").into_response()) };
     if !token.is(asked.one("token").as_bytes()) {
-        let markup = page(asked.one("next"), Some("That is not the token of this server."));
+        let markup = page(asked.one("next"), Some("This is not the server's token."));
         return Ok(Page { status: StatusCode::UNAUTHORIZED, markup }.into_response());
     }
     let next = Redirect::to(page_of(asked.one("next")).unwrap_or("/"));
@@ -33,7 +33,7 @@ pub(super) async fn enter(Of(app): Of<App>, Sent(asked): Sent) -> Result<Respons
 fn page(next: &str, wrong: Option<&str>) -> Markup {
     let content = html! {
         h1 { "Token" }
-        p { "This server answers whoever has its token: the text of the file that it was started with (--token-file)." }
+        p { "This server needs its token: the content of the file that it was started with (--token-file)." }
         form.login method="post" action=(PATH) {
             input type="hidden" name="next" value=(next);
             label for="token" { "Token" }

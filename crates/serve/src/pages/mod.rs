@@ -249,7 +249,7 @@ impl FromRequest<App> for Sent {
                 StatusCode::FORBIDDEN,
                 "origin",
                 "The request is not answered",
-                "a form must say which page it comes from (Origin); what is no browser sends JSON to /api/runs",
+                "a form must say which page it comes from (Origin); programs other than browsers send JSON to /api/runs",
             )
             .into());
         }

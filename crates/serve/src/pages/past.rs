@@ -27,7 +27,7 @@ pub(super) async fn list(Of(app): Of<App>, uri: Uri) -> Result<Page, Wrong> {
     let content = html! {
         h1 { "Runs" }
         @if records.is_empty() && others.is_empty() {
-            p { "There is none yet. " a href="/" { "Start one" } "." }
+            p { "There are no runs yet. " a href="/" { "Start one" } "." }
         } @else {
             form id="list" action="/compare" method="get" hx-get=[is_moving.then_some("/runs")] hx-trigger="every 3s" hx-target="this"
                 hx-select="#list" hx-swap="outerMorph" {
@@ -37,7 +37,7 @@ pub(super) async fn list(Of(app): Of<App>, uri: Uri) -> Result<Page, Wrong> {
                 }
                 @if !others.is_empty() {
                     h2 { "Results of the command line" }
-                    p.quiet { "Those that lie in the folder of results, and that this server has not made." }
+                    p.quiet { "Results in the folder of results that this server did not make." }
                     div.scroll tabindex="0" role="region" aria-label="Results of the command line" { table {
                         thead { tr { th scope="col" { "compare" } th scope="col" { "run" } th scope="col" { "workload" } } }
                         tbody { @for other in &others { tr {

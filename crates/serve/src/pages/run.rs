@@ -18,7 +18,7 @@ pub(super) async fn show(Of(app): Of<App>, Which(id): Which) -> Result<Page, Wro
     let content = html! {
         h1 { (record.plan.workload) " on " (stores) }
         (about(&app, &record, is_ours))
-        @if is_ours { (live()) noscript { p { "Without scripts this page shows what was found when it was loaded; load it again for more." } } }
+        @if is_ours { (live()) noscript { p { "Without scripts this page shows the state when it was loaded; reload it for a newer one." } } }
         section aria-label="Findings" {
             h2 { "Findings" }
             div id="findings" hx-get={ "/runs/" (record.id) "/findings" } hx-trigger="findings" hx-target="this" hx-swap="innerHTML" {
@@ -57,7 +57,7 @@ fn about(app: &App, record: &Record, is_ours: bool) -> Markup {
             p {
                 strong id="state" { (state.words()) }
                 @if let Some(before) = app.runs.before(record).filter(|_| is_ours) {
-                    @match before { 0 => " · next", 1 => " · 1 run comes before it", before => { " · " (before) " runs come before it" } }
+                    @match before { 0 => " · next", 1 => " · 1 run is ahead of it", before => { " · " (before) " runs are ahead of it" } }
                 }
                 @if record.verdict().is_some() { " · promises: " (promises(record)) }
             }
@@ -67,17 +67,17 @@ fn about(app: &App, record: &Record, is_ours: bool) -> Markup {
             p.quiet {
                 (record.cells) @if record.cells == 1 { " cell" } @else { " cells" }
                 @if let Some(seconds) = record.seconds { " · driven for " (acidtest_model::figure::lasting(seconds)) }
-                " · asked for " (record.submitted.strftime("%Y-%m-%d %H:%M:%S UTC"))
+                " · requested " (record.submitted.strftime("%Y-%m-%d %H:%M:%S UTC"))
             }
             div.actions {
                 @if is_ours && matches!(state, State::Waiting | State::Running) {
                     form method="post" action={ "/runs/" (record.id) "/stop" } { button.danger type="submit" { "Stop" } }
                 }
                 @if is_ours && state.has_ended() && !record.is_complete {
-                    form method="post" action={ "/runs/" (record.id) "/resume" } { button type="submit" { "Go on" } }
+                    form method="post" action={ "/runs/" (record.id) "/resume" } { button type="submit" { "Resume" } }
                 }
                 @if let Some(query) = query(&record.plan).filter(|_| state.has_ended()) {
-                    a href={ "/?" (query) } { "Change, and run again" }
+                    a href={ "/?" (query) } { "Change and run again" }
                 }
                 @if has_result {
                     a href={ (api) "/report.html" } { "Report" }
@@ -99,7 +99,7 @@ fn live() -> Markup {
             h2 id="heading" { "Live" }
             p id="doing" role="status" {}
             p.quiet id="passing" {}
-            progress id="progress" max="1" value="0" aria-label="Trials that are done" {}
+            progress id="progress" max="1" value="0" aria-label="Trials done" {}
             dl.figures id="figures" {
                 div { dt { "acknowledged/s" } dd id="f-rate" { "–" } }
                 div { dt { "p50" } dd id="f-p50" { "–" } }
@@ -115,7 +115,7 @@ fn live() -> Markup {
                 (chart("c-cores", "cores in use"))
                 (chart("c-gauge", "level"))
             }
-            p.quiet { "Seconds that were measured, trial after trial; marked are trials and faults." }
+            p.quiet { "The measured seconds, trial after trial, with trials and faults marked." }
         }
     }
 }

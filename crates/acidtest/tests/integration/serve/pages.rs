@@ -240,11 +240,11 @@ fn a_failing_store_and_a_stopped_run_are_seen() {
     page.run("document.querySelector('button.danger').click(), true");
     page.until("document.querySelector('#state')?.innerText === 'stopped'");
     page.until("document.querySelector('#findings').innerText.includes('holds')");
-    assert!(page.text("#about").contains("Go on"));
+    assert!(page.text("#about").contains("Resume"));
     // two more, so that one waits
     let path = page.path();
     page.run(
-        "[...document.querySelectorAll('button')].find((each) => each.innerText === 'Go on').click(), true",
+        "[...document.querySelectorAll('button')].find((each) => each.innerText === 'Resume').click(), true",
     );
     page.until("['running', 'waiting'].includes(document.querySelector('#state')?.innerText)");
     let waits = server.run(&plan(200));
@@ -274,7 +274,7 @@ fn a_page_outlives_its_server() {
     let server = Server::of(bench.command(&["serve", "--listen", &address]));
     page.until("document.querySelector('#state').innerText === 'cut off'");
     page.until("document.querySelector('#doing').innerText === 'It has ended.'");
-    assert!(page.text("#about").contains("the server ended in the middle of it"));
+    assert!(page.text("#about").contains("the server ended during the run"));
     // the form says so when nobody answers
     page.open(&url(&server, "/"));
     server.end("TERM").expect(0);
@@ -317,7 +317,7 @@ fn a_run_of_the_command_line_is_seen_while_it_is_made() {
         (&json!(null), &json!(null), &json!(null))
     );
     let shown = server.get(&format!("/runs/{id}")).expect(200).body;
-    assert!(shown.contains("the command line is making it, or it was interrupted"), "{shown}");
+    assert!(shown.contains("it is still running on the command line, or it was interrupted"), "{shown}");
     assert!(!shown.contains("Not run") && !shown.contains("nterrupted: cells"), "{shown}");
     let run = format!("/api/runs/{id}");
     for answer in [server.delete(&run), server.post(&format!("{run}/resume"), &json!({}))] {

@@ -206,7 +206,7 @@ fn a_run_whose_server_is_killed_is_cut_off_and_goes_on() {
     let server = Server::start(&bench, &[]);
     let about = server.get(&run).expect(200).json();
     assert_eq!(about["state"], "cut_off");
-    assert!(about["error"].as_str().unwrap().contains("the server ended in the middle of it"), "{about}");
+    assert!(about["error"].as_str().unwrap().contains("the server ended during the run"), "{about}");
     let partial = server.get(&format!("{run}/result")).expect(200).json();
     let trials = |result: &Value| result["cells"][0]["trials"].as_array().unwrap().len();
     assert!((1..3).contains(&trials(&partial)), "{}", trials(&partial));

@@ -8,7 +8,7 @@
   const cannot = (why) => {
     const said = document.createElement("p");
     said.className = "bad";
-    said.textContent = why + " What stands here may be of what was chosen before.";
+    said.textContent = why + " The form may show an earlier choice.";
     document.querySelectorAll("#summary > .bad").forEach((other) => other.remove());
     document.getElementById("summary").prepend(said);
   };

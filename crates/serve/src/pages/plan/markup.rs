@@ -43,7 +43,7 @@ pub(super) fn page(form: &Form, why: Option<&str>) -> Markup {
             (summary(form))
             p.actions {
                 button type="submit" { "Start" }
-                noscript { button type="submit" formmethod="get" formaction="/" { "Update" } " Press Update after a choice: what can be combined follows from it." }
+                noscript { button type="submit" formmethod="get" formaction="/" { "Update" } " Press Update after a choice to see what can be combined with it." }
             }
         }
     };
@@ -71,7 +71,7 @@ fn summary(form: &Form) -> Markup {
                         ". It needs about " (acidtest_model::figure::bytes(checked.memory_bytes as f64)) " of memory and " (acidtest_model::figure::bytes(checked.disk_bytes as f64)) " of disk for its data."
                     }
                     @if !checked.left_out.is_empty() {
-                        details { summary { (checked.left_out.len()) " left out, as a store cannot do it" } ul { @for each in &checked.left_out { li { (each) } } } }
+                        details { summary { (checked.left_out.len()) " left out, because a store cannot run it" } ul { @for each in &checked.left_out { li { (each) } } } }
                     }
                 }
             }

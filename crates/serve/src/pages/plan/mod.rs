@@ -33,24 +33,33 @@ const FIRST: &str = "inventory";
 /// name on the form, what it is about, and what is chosen rather than another where nothing was.
 const CHOSEN: [(&str, &str, &str, &[&str]); 3] = [
     ("durability", "Durability", "what an acknowledged write survives", &["disk", "process"]),
-    ("locks", "Lock", "what keeps read, decide and write together", &["native", "hard", "soft"]),
+    ("locks", "Lock", "what protects read, decide and write", &["native", "hard", "soft"]),
     ("tls", "TLS", "whether connections to private servers are encrypted", &["off"]),
 ];
 
 /// How the workload is driven: the key, its name on the form, what to write, and what is tried in its place to see whether it
 /// has an effect.
 const DRIVING: [(&str, &str, &str, Option<&str>); 6] = [
-    ("clients", "Clients", "at once; several, as 1,4,16 or 3..66:9, are each run", Some("7")),
+    ("clients", "Clients", "at once; a list such as 1,4,16 or 3..66:9 runs each", Some("7")),
     ("trials", "Trials of each cell", "several give intervals", None),
-    ("duration", "Measured for", "of each trial, as 10s or 1m 30s", Some("7s")),
+    ("duration", "Measured for", "in each trial, such as 10s or 1m 30s", Some("7s")),
     ("warmup", "Warm-up", "before it, not recorded", Some("7s")),
     ("rates", "Offered rate", "operations a second; empty: as fast as the clients can", Some("7")),
-    ("faults", "Faults", "as kill@3s; none,kill@3s runs both; also restart, pause, disconnect, stall", None),
+    (
+        "faults",
+        "Faults",
+        "such as kill@3s; none,kill@3s runs both; also restart, pause, disconnect, stall",
+        None,
+    ),
 ];
 
 /// What makes a search of a run: its objectives.
-const OBJECTIVES: (&str, &str, &str, Option<&str>) =
-    ("slo", "Search for the capacity under", "objectives, as p99<20ms,errors<0.1%; empty: no search", None);
+const OBJECTIVES: (&str, &str, &str, Option<&str>) = (
+    "slo",
+    "Search for the capacity under",
+    "objectives, such as p99<20ms,errors<0.1%; empty: no search",
+    None,
+);
 
 /// The options that are written.
 fn written_options()
@@ -80,7 +89,7 @@ pub(super) async fn start(Of(app): Of<App>, Sent(asked): Sent) -> Result<Result<
         Ok(_) => {
             return Ok(Err(refused(
                 &form,
-                "this was asked for, and is not on the form; start again if it is right so",
+                "some of what was asked for is not on the form (see “Not chosen”); start again to run without it",
             )));
         }
         Err(wrong) => return Ok(Err(refused(&form, &wrong.detail))),
@@ -174,7 +183,7 @@ impl Form {
             stores: Axis {
                 name: "store".to_owned(),
                 label: "Stores".to_owned(),
-                meaning: "started here for the run, each alone, and removed after it".to_owned(),
+                meaning: "started here for the run, one at a time, and removed after it".to_owned(),
                 choices: Vec::new(),
             },
             guarantees: Vec::new(),
