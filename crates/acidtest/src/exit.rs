@@ -136,24 +136,24 @@ fn tip(error: &clap::Error) -> Option<String> {
                 return Some(missing);
             }
             let workload = names().find(|name| *name == word)?;
-            Some(format!("{workload} is a workload; it is run by: acidtest run {workload}"))
+            Some(format!("{workload} is a workload; run it with: acidtest run {workload}"))
         }
         ErrorKind::UnknownArgument => {
             let word = said(ContextKind::InvalidArg)?;
             match word.as_str() {
                 "--duration" if of("capacity") => Some(
-                    "--hold is for how long every objective must hold at a rate, --budget the most time of a search, as in: \
-                     acidtest capacity inventory --hold 10s --budget 5m"
+                    "--hold sets how long every objective must hold at a rate, --budget the longest time of a search, as \
+                     in: acidtest capacity inventory --hold 10s --budget 5m"
                         .to_owned(),
                 ),
                 "--port" | "--host" if of("serve") => Some(
-                    "address and port are given together, as in: acidtest serve --listen 127.0.0.1:1730".to_owned(),
+                    "give address and port together, as in: acidtest serve --listen 127.0.0.1:1730".to_owned(),
                 ),
-                "--products" => Some("the products of the inventory are its items, as in: --items 500".to_owned()),
+                "--products" => Some("the number of products in the inventory is --items, as in: --items 500".to_owned()),
                 word if of("workloads") => {
                     let workload = names().find(|name| *name == word)?;
                     Some(format!(
-                        "acidtest workloads lists all; what {workload} takes is told by: acidtest run {workload} --help"
+                        "acidtest workloads lists all; for those of {workload}, see: acidtest run {workload} --help"
                     ))
                 }
                 _ => None,

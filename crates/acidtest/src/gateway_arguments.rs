@@ -343,7 +343,7 @@ pub(crate) struct Direct {
 
 /// A number of bytes: `1000`, `64KiB`, `2MiB`, `1GiB`.
 fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("\"{text}\" is no size: write 64MiB or 1GiB");
+    let wrong = || format!("\"{text}\" is not a size: write 64MiB or 1GiB");
     let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let unit: u64 = match text.get(digits.len()..).unwrap_or_default().trim() {
         "" | "B" => 1,
@@ -360,30 +360,27 @@ fn size(text: &str) -> Result<u64, String> {
 /// A request is kept as one record of the queue, so it has a bound.
 fn body(text: &str) -> Result<u64, String> {
     const MOST: u64 = 8 << 20;
-    size(text)
-        .and_then(|bytes| if bytes <= MOST { Ok(bytes) } else { Err("at most 8MiB are taken".to_owned()) })
+    size(text).and_then(|bytes| {
+        if bytes <= MOST { Ok(bytes) } else { Err("the size must be at most 8MiB".to_owned()) }
+    })
 }
 
 /// How long something may take.
 fn limit(text: &str) -> Result<Span, String> {
     let span: Span = text.parse()?;
-    if span.0.is_zero() {
-        Err("in no time nothing could be done: write 500ms or 10s".to_owned())
-    } else {
-        Ok(span)
-    }
+    if span.0.is_zero() { Err("the time must be above 0: write 500ms or 10s".to_owned()) } else { Ok(span) }
 }
 
 /// How long something may be waited for.
 fn wait(text: &str) -> Result<Span, String> {
     let span: Span = text.parse()?;
-    if span.0 > Duration::from_hours(24) { Err("at most 24h are waited".to_owned()) } else { Ok(span) }
+    if span.0 > Duration::from_hours(24) { Err("the time must be at most 24h".to_owned()) } else { Ok(span) }
 }
 
 /// For how long something is kept.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let Span(time) = text.parse()?;
-    if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
+    if time.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(time) }
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ async fn held_up(interrupt: &Interrupt, pulse: &Pulse) {
 }
 
 fn end(why: &str) -> ! {
-    say(&format!("{why}; what is left is removed by: acidtest lab down"));
+    say(&format!("{why}; remove what is left with: acidtest lab down"));
     exit(Status::Interrupted.code().into())
 }
 

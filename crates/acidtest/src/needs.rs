@@ -69,8 +69,8 @@ impl Needs {
         let (needed, free) = (self.footprint.memory_bytes, self.memory_free?);
         (needed as f64 > MUCH * free as f64).then(|| {
             format!(
-                "the plan needs about {} of memory, {} are free, and caches get the rest: less data, fewer clients, or end other \
-                 programs",
+                "the plan needs about {} of memory, and {} are free, so little is left for caches: use less data or fewer \
+                 clients, or end other programs",
                 shown(needed),
                 shown(free)
             )
@@ -166,7 +166,7 @@ mod tests {
         };
         let said = of(800 << 20, Some(1 << 30)).unwrap();
         assert!(
-            said.contains("800 MiB") && said.contains("1.00 GiB") && said.contains(": less data"),
+            said.contains("800 MiB") && said.contains("1.00 GiB") && said.contains("use less data"),
             "{said}"
         );
         assert_eq!((of(700 << 20, Some(1 << 30)), of(u64::MAX, None)), (None, None));

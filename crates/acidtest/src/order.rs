@@ -218,7 +218,7 @@ pub(crate) fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
         // a result file may come from anywhere: what it says is not run
         return Err(no_going_on(
             file,
-            "its commands (--on-kill and the like) are taken from the command line only; give the same again",
+            "its commands (--on-kill and the like) are taken from the command line only; give the same ones again",
         ));
     }
     let mut asked = begun.plan.clone();
@@ -234,8 +234,8 @@ pub(crate) fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     if asked != begun.plan {
         return Err(no_going_on(
             file,
-            "a run goes on with the plan that it began with; leave other options out (of a search, a larger --budget or more --probes \
-             can be given)",
+            "a run is resumed with the plan that it began with; leave other options out (a search may be given a larger \
+             --budget or more --probes)",
         ));
     }
     let targets = parsed(&begun.plan.stores).map_err(|failure| of_begun(failure, file))?;
@@ -243,11 +243,11 @@ pub(crate) fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
 }
 
 fn no_going_on(file: &Path, why: &str) -> Failure {
-    Failure::Usage(format!("cannot go on with {}: {why}", file.display()))
+    Failure::Usage(format!("cannot resume {}: {why}", file.display()))
 }
 
 fn of_begun(failure: Failure, file: &Path) -> Failure {
-    failure.of(&format!("cannot go on with {}", file.display()))
+    failure.of(&format!("cannot resume {}", file.display()))
 }
 
 /// The rest of a run that was begun on these stores, whose result is in this file.
@@ -269,7 +269,7 @@ pub(crate) fn going_on(
     if grid.cells.len() != begun.cells.len() || !grid.cells.iter().zip(&begun.cells).all(same) {
         return Err(no_going_on(
             file,
-            "this acidtest makes other cells of its plan; use the one that began it",
+            "this acidtest makes other cells from its plan; use the one that started it",
         ));
     }
     for (cell, then) in grid.cells.iter_mut().zip(&begun.cells) {
@@ -409,16 +409,16 @@ mod tests {
             ("queue --store rabbitmq,nats --durability disk", "--durability", "a message broker"),
             ("inventory --store redis://127.0.0.1 --durability disk", "--durability", "keeps its settings"),
             ("queue --phase consume --warmup 1s", "--warmup", "use up what is to be measured"),
-            ("queue --phase consume --rate 100", "--rate", "as fast as it can be"),
+            ("queue --phase consume --rate 100", "--rate", "as fast as possible"),
             ("queue --phase consume --ops 100", "--ops", "--backlog"),
             ("queue --phase publish,consume --ops 100", "--ops", "--backlog"),
             ("records --trace 100", "--trace", "no sequence"),
             ("queue --trace", "--trace", "no sequence"),
-            ("queue --phase publish --max-retries 3", "--max-retries", "is not tried again"),
+            ("queue --phase publish --max-retries 3", "--max-retries", "is not retried"),
             ("records --store elasticsearch --mix c --refresh yes", "--refresh", "nothing is written"),
             ("inventory --arrivals poisson", "--arrivals", "needs --rate"),
-            ("queue --store rabbitmq --ack none --duty 0.5", "--duty", "nobody confirms"),
-            ("logs --duty 0.5", "--duty", "--clients, --entries and --ramp say"),
+            ("queue --store rabbitmq --ack none --duty 0.5", "--duty", "unconfirmed messages"),
+            ("logs --duty 0.5", "--duty", "--clients, --entries and --ramp set"),
             ("inventory --store sqlite,rabbitmq --skip-unsupported --threads 2", "--threads", "embedded"),
             ("join --store sqlite,redis://127.0.0.1 --skip-unsupported --keep", "--keep", "private"),
             (
@@ -433,7 +433,7 @@ mod tests {
             ("parcels --mix hash --insert-batch 4", "--insert-batch", "the mix only reads"),
             ("parcels --scans 0 --mix insert --load single", "--load", "nothing is loaded"),
             ("parcels --demand 4051/s", "--demand", "--fits"),
-            ("records --fits 30.7GB", "--fits", "only parcels says how large"),
+            ("records --fits 30.7GB", "--fits", "only the workload parcels reports how large"),
             ("records --mix c --max-retries 3", "--max-retries", "nothing is written"),
             (
                 "queue --store redis --max-retries 3",
@@ -451,17 +451,17 @@ mod tests {
             ("queue --store mariadb,sqlite --prefetch 7", "--prefetch", "mariadb: a message"),
             ("queue --store redis,sqlite --prefetch 7,8", "--prefetch", "sqlite: a message"),
             ("queue --store rabbitmq --consume auto --prefetch 7", "--prefetch", "as fast as they are read"),
-            ("inventory --store postgres --threads 2 --clients 1", "--threads", "as many clients"),
-            ("queue --store redis --threads 9", "--threads", "as many clients"),
+            ("inventory --store postgres --threads 2 --clients 1", "--threads", "that many clients"),
+            ("queue --store redis --threads 9", "--threads", "that many clients"),
             ("inventory --threads 2", "--threads", "embedded"),
             ("inventory --store sqlite,fjall --threads 2", "--threads", "embedded"),
             ("inventory --replace", "--replace", "private"),
             ("inventory --keep --store postgres", "--keep", "private"),
-            ("inventory --lock-service postgres", "--lock-service", "no cell has a hard lock"),
+            ("inventory --lock-service postgres", "--lock-service", "no cell needs a lock service"),
             (
                 "records --store elasticsearch --lock-service redis",
                 "--lock-service",
-                "no cell has a hard lock",
+                "no cell needs a lock service",
             ),
         ] {
             let said = refused(words);
@@ -472,7 +472,7 @@ mod tests {
             ("queue --phase publish --consumers 3", "--consumers has no effect here: nobody consumes"),
             ("queue --phase publish --consume auto", "--consume has no effect here: nobody consumes"),
             ("queue --phase publish --prefetch 3", "--prefetch has no effect here: nobody consumes"),
-            ("queue --phase publish --batch 3", "--batch has no effect here: there is neither"),
+            ("queue --phase publish --batch 3", "--batch has no effect here: there is nothing to publish"),
             ("queue --phase consume --producers 3", "--producers has no effect here: nobody publishes"),
             ("queue --phase consume --ack none", "--ack has no effect here: nobody publishes"),
             ("queue --phase consume --in-flight 3", "--in-flight has no effect here: nobody publishes"),
@@ -483,7 +483,7 @@ mod tests {
                 "queue --phase both,publish --consume auto,ack",
                 "--consume has no effect here: nobody consumes",
             ),
-            ("records --refresh yes", "sqlite knows no refresh: what is written is found at once"),
+            ("records --refresh yes", "sqlite has no refresh: what is written is found at once"),
         ] {
             assert!(refused(words).contains(said), "{words}: {}", refused(words));
         }

@@ -33,7 +33,7 @@ impl ResultFile {
             Err(Failure::Usage(format!("--out {} {why}\n  remedy: {remedy}", out.display())))
         };
         match fs::metadata(out) {
-            Ok(there) if is_json && there.is_file() => refused("is there already, and would be lost"),
+            Ok(there) if is_json && there.is_file() => refused("exists already and would be overwritten"),
             Ok(there) if !is_json && !there.is_dir() => {
                 refused("is neither a folder nor does its name end in .json")
             }

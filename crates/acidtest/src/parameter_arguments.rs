@@ -42,7 +42,8 @@ impl ReadAsLists {
     /// A line for each of them.
     pub(crate) fn told(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(option, [one, other])| {
-            format!("note: --{option} {one},{other} is a list, of {one} and {other}; one number has no comma: --{option} {one}{other}")
+            format!("note: --{option} {one},{other} is a list of {one} and {other}; for a single number, leave the comma \
+                     out: --{option} {one}{other}")
         })
     }
 }
@@ -282,7 +283,9 @@ mod tests {
         };
         assert_eq!(
             told("--rate 8,500"),
-            ["note: --rate 8,500 is a list, of 8 and 500; one number has no comma: --rate 8500"]
+            [
+                "note: --rate 8,500 is a list of 8 and 500; for a single number, leave the comma out: --rate 8500"
+            ]
         );
         assert!(told("--rate 8,500/s")[0].contains("--rate 8500/s"));
         assert!(told("--clients 1,100")[0].contains("--clients 1100"));

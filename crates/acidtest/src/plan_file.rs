@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_wrong_value_is_found() {
         let error = error_of("workload = \"inventory\"\nduration = \"soon\"\n");
-        assert!(error.starts_with("/plan.toml:2: \"soon\" is no length of time"), "{error}");
+        assert!(error.starts_with("/plan.toml:2: \"soon\" is not a length of time"), "{error}");
         let error = error_of("workload = \"inventory\"\nlocks = [\"sofft\"]\n");
         assert!(error.starts_with("/plan.toml:2: unknown word \"sofft\"; did you mean \"soft\"?"), "{error}");
         for (line, said) in [

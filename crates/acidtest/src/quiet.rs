@@ -66,7 +66,8 @@ pub(crate) async fn is_quiet(
     for each in 0..u32::try_from(looks).unwrap_or(u32::MAX) {
         let others = look().await.ok_or_else(|| {
             Failure::Usage(
-                "--quiet-machine: the kernel does not tell here how busy the machine is\n  remedy: leave it out".to_owned(),
+                "--quiet-machine: the kernel does not tell how busy the machine is\n  remedy: leave it out"
+                    .to_owned(),
             )
         })?;
         if !others.disturb() {
@@ -119,7 +120,8 @@ impl Machine {
     pub(crate) fn told(&self) -> Vec<String> {
         let others = self.others.filter(|others| others.disturb()).map(|others| {
             format!(
-                "other programs use {}, and what is measured beside them may be their doing: end them, or wait for a quiet machine (--quiet-machine)",
+                "other programs use {}, which may affect what is measured: end them, or wait for a quiet machine \
+                 (--quiet-machine)",
                 others.told()
             )
         });
@@ -160,8 +162,8 @@ fn held_back(cpu: &Frequency) -> Option<String> {
     }
     (cpu.governor != "performance").then(|| {
         format!(
-            "the CPU is not held at its full frequency (governor {}), and figures may differ with how busy it was before: cpupower \
-             frequency-set --governor performance",
+            "the CPU is not kept at its full frequency (governor {}), so figures may depend on how busy it was before: \
+             cpupower frequency-set --governor performance",
             cpu.governor
         )
     })
@@ -189,23 +191,21 @@ const OVER_NETWORK: [&str; 13] = [
 fn worth_less(at: &Path, on: &FileSystem) -> Option<String> {
     let kind = on.kind.as_str();
     let (lie, less) = if IN_MEMORY.contains(&kind) {
-        ("in memory", "a sync costs nothing there, and nothing survives the loss of power")
+        ("in memory", "a sync costs nothing there, and nothing survives a loss of power")
     } else if on.is_volatile {
-        (
-            "in an overlay mounted volatile",
-            "every sync is left out there, and nothing need survive the loss of power",
-        )
+        ("in an overlay mounted volatile", "syncs do nothing there, and nothing need survive a loss of power")
     } else if OVER_NETWORK.contains(&kind) {
-        ("on a network file system", "a sync waits for its server there, and what survives is up to that")
+        ("on a network file system", "a sync there waits for the file server, which decides what survives")
     } else {
         return None;
     };
     Some(if at == Lab::usual_place() {
         format!(
-            "the data will lie {lie} ({kind}), where durability disk means less: {less}; set ACIDTEST_LAB to a folder on a disk"
+            "the data will be {lie} ({kind}), where durability disk means less: {less}; set ACIDTEST_LAB to a folder on a \
+             disk"
         )
     } else {
-        format!("{} lies {lie} ({kind}): {less}; give a path on a disk", at.display())
+        format!("{} is {lie} ({kind}): {less}; give a path on a disk", at.display())
     })
 }
 
@@ -291,7 +291,7 @@ mod tests {
                 "{said}"
             );
             assert!(
-                own.starts_with("/dev/shm/shop.db lies ") && own.ends_with("give a path on a disk"),
+                own.starts_with("/dev/shm/shop.db is ") && own.ends_with("give a path on a disk"),
                 "{said}"
             );
         }

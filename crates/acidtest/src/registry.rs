@@ -230,7 +230,7 @@ pub(crate) fn missing(text: &str) -> Option<Failure> {
     let feature = Feature::of(text).filter(|feature| !feature.built_in)?;
     let word = text.split(':').next().unwrap_or(text);
     let here: Vec<&str> = names().collect();
-    Some(Failure::Usage(format!("{word} is {}\n  in it are {}", feature.remedy(), here.join(", "))))
+    Some(Failure::Usage(format!("{word} is {}\n  it has {}", feature.remedy(), here.join(", "))))
 }
 
 /// Names of all stores that are built in.

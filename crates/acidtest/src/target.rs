@@ -70,7 +70,7 @@ fn address_of(text: &str, is_file: bool) -> Result<Address, Failure> {
 
 fn unknown_name(text: &str) -> Failure {
     if text.is_empty() {
-        return Failure::Usage("a store has no name: the list has a comma too many".to_owned());
+        return Failure::Usage("a store has no name: the list has one comma too many".to_owned());
     }
     let known: Vec<&str> = registry::names().collect();
     Failure::Usage(format!(

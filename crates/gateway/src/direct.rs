@@ -50,7 +50,7 @@ impl Direct {
         }
         match self.sink.connect().await {
             Ok(connection) => {
-                tracing::info!("the database takes entries again");
+                tracing::info!("the database accepts entries again");
                 self.set_trouble(None);
                 self.keep(connection);
             }
@@ -78,7 +78,7 @@ impl Direct {
         match &stored {
             Err(SinkError::Away(why)) => {
                 if self.trouble().is_none() {
-                    tracing::warn!(error = %why, "the database takes no entries: they are answered with 503");
+                    tracing::warn!(error = %why, "the database accepts no entries: requests are answered with 503");
                 }
                 self.set_trouble(Some(why.clone()));
             }

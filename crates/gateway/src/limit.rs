@@ -240,34 +240,37 @@ fn halted(setup: Setup, second: &Second, look: &Look) -> Option<String> {
     let waiting = || waiting(second);
     if let Some(SinkTrouble { span, why, is_all: true }) = &look.sink_trouble {
         let span = seconds(span.as_secs_f64());
-        return Some(format!("Commit limits: nothing can be stored for {span} ({why}); {}.", waiting()));
+        return Some(format!(
+            "Commit is the limit: nothing could be stored for {span} ({why}); {}.",
+            waiting()
+        ));
     }
     if let Some(why) = look.trouble.as_ref().filter(|_| !setup.is_collector) {
         // how much waits in a broker that is away, nobody knows
         return Some(if setup.is_direct || second.messages.is_some() {
-            format!("No entries are taken: {why}.")
+            format!("No entries are accepted: {why}.")
         } else {
-            format!("No entries are taken: {why}; {}.", waiting())
+            format!("No entries are accepted: {why}; {}.", waiting())
         });
     }
     if let Some(why) = &look.unread {
         return Some(if second.messages.is_some() {
-            format!("Collect limits: nothing comes out of the broker ({why}).")
+            format!("Collect is the limit: nothing comes out of the broker ({why}).")
         } else {
-            format!("Collect limits: what waits cannot be read back ({why}); {}.", waiting())
+            format!("Collect is the limit: what waits cannot be read back ({why}); {}.", waiting())
         });
     }
     if let Some(SinkTrouble { span, why, is_all: false }) = &look.sink_trouble {
         let span = seconds(span.as_secs_f64());
         return Some(format!(
-            "Commit limits: a collector can store nothing for {span} ({why}); {}.",
+            "Commit is the limit: a collector could store nothing for {span} ({why}); {}.",
             waiting()
         ));
     }
     look.unanswered.filter(|unanswered| *unanswered >= SILENT).map(|unanswered| {
         let span = seconds(unanswered.as_secs_f64());
         format!(
-            "Commit limits: the database has had a transaction for {span} without an answer; {}.",
+            "Commit is the limit: the database has had a transaction for {span} without an answer; {}.",
             waiting()
         )
     })
@@ -285,8 +288,8 @@ fn busy(setup: Setup, second: &Second) -> Option<String> {
         let queue = stage(second, Stage::Queue);
         if commit_busy >= BUSY {
             return Some(format!(
-                "Commit limits: the {} connections to the database are in use for {} of the time; a transaction takes \
-                 {:.1} ms, and an entry waits {:.1} ms for a connection.",
+                "Commit is the limit: the {} connections to the database are in use for {} of the time; a transaction \
+                 takes {:.1} ms, and an entry waits {:.1} ms for a connection.",
                 setup.storing,
                 percent(commit_busy),
                 commit.millis,
@@ -295,7 +298,7 @@ fn busy(setup: Setup, second: &Second) -> Option<String> {
         }
     } else if commit_busy >= BUSY && second.oldest >= LATE.as_secs_f64() {
         return Some(format!(
-            "Commit limits: the collectors were storing for {} of the time, {:.0} entries in {:.0} ms; {}.",
+            "Commit is the limit: the collectors were storing for {} of the time, {:.0} entries in {:.0} ms; {}.",
             percent(commit_busy),
             second.batch_entries,
             commit.millis,
@@ -307,8 +310,8 @@ fn busy(setup: Setup, second: &Second) -> Option<String> {
     }
     let share = |wanted| percent(stage(second, wanted).busy.unwrap_or(0.0) / second.threads_busy);
     Some(format!(
-        "The threads that serve requests limit: they were busy for {} of the time, {} of that with validating and {} \
-         with authenticating.",
+        "The threads that serve requests are the limit: they were busy for {} of the time, {} of that with validating and \
+         {} with authenticating.",
         percent(second.threads_busy),
         share(Stage::Validate),
         share(Stage::Authenticate)
@@ -319,7 +322,7 @@ fn busy(setup: Setup, second: &Second) -> Option<String> {
 fn calm(setup: Setup, second: &Second) -> String {
     let commit_busy = percent(stage(second, Stage::Commit).busy.unwrap_or(0.0));
     if setup.is_collector {
-        return format!("Nothing here limits: collectors are busy for {commit_busy}; {}.", waiting(second));
+        return format!("No limit here: collectors are busy for {commit_busy}; {}.", waiting(second));
     }
     if second.received == 0.0 {
         return if second.waiting + second.messages.unwrap_or_default() == 0 {
@@ -343,7 +346,7 @@ fn calm(setup: Setup, second: &Second) -> String {
         _ => format!(", and collectors for {commit_busy}"),
     };
     format!(
-        "Nothing here limits: the threads are busy for {}{storing}. Clients wait longest for {}, {:.2} of {:.2} ms.",
+        "No limit here: the threads are busy for {}{storing}. Clients wait longest for {}, {:.2} of {:.2} ms.",
         percent(second.threads_busy),
         longest.name,
         longest.millis,
@@ -376,39 +379,52 @@ mod tests {
     fn the_stage_that_limits_is_named_with_its_figure() {
         let nothing = said(QUEUED, |second, _| second.stages[Stage::Sync as usize].millis = 0.6);
         assert!(
-            nothing.starts_with("Nothing here limits") && nothing.contains("sync, 0.60 of 0.90 ms"),
+            nothing.starts_with("No limit here") && nothing.contains("sync, 0.60 of 0.90 ms"),
             "{nothing}"
         );
         let commit = said(QUEUED, |second, _| {
             second.stages[Stage::Commit as usize].busy = Some(0.97);
             (second.oldest, second.waiting) = (4.2, 12_300);
         });
-        assert!(commit.starts_with("Commit limits: the collectors were storing for 97 %"), "{commit}");
+        assert!(commit.starts_with("Commit is the limit: the collectors were storing for 97 %"), "{commit}");
         assert!(commit.ends_with("12,300 entries wait, the oldest for 4.2 s."), "{commit}");
         let busy = said(QUEUED, |second, _| second.threads_busy = 0.96);
-        assert!(busy.starts_with("The threads that serve requests limit: they were busy for 96 %"), "{busy}");
+        assert!(
+            busy.starts_with("The threads that serve requests are the limit: they were busy for 96 %"),
+            "{busy}"
+        );
         let trouble =
             |is_all| Some(SinkTrouble { span: Duration::from_secs(12), why: "refused".into(), is_all });
         let away = said(QUEUED, |_, look| look.sink_trouble = trouble(true));
-        assert!(away.starts_with("Commit limits: nothing can be stored for 12 s (refused)"), "{away}");
+        assert!(
+            away.starts_with("Commit is the limit: nothing could be stored for 12 s (refused)"),
+            "{away}"
+        );
         let one = said(QUEUED, |_, look| look.sink_trouble = trouble(false));
-        assert!(one.starts_with("Commit limits: a collector can store nothing for 12 s (refused)"), "{one}");
+        assert!(
+            one.starts_with("Commit is the limit: a collector could store nothing for 12 s (refused)"),
+            "{one}"
+        );
         let locked = said(QUEUED, |_, look| look.unanswered = Some(Duration::from_secs(25)));
         assert!(
-            locked
-                .starts_with("Commit limits: the database has had a transaction for 25 s without an answer"),
+            locked.starts_with(
+                "Commit is the limit: the database has had a transaction for 25 s without an answer"
+            ),
             "{locked}"
         );
         let unread = said(QUEUED, |_, look| look.unread = Some("no file is left".into()));
-        assert!(unread.starts_with("Collect limits: what waits cannot be read back (no file"), "{unread}");
+        assert!(
+            unread.starts_with("Collect is the limit: what waits cannot be read back (no file"),
+            "{unread}"
+        );
         let full = said(QUEUED, |_, look| look.trouble = Some("the queue is full".into()));
-        assert!(full.starts_with("No entries are taken: the queue is full; 0 entries wait"), "{full}");
+        assert!(full.starts_with("No entries are accepted: the queue is full; 0 entries wait"), "{full}");
         let direct = said(Setup { is_direct: true, storing: 8, ..QUEUED }, |second, _| {
             second.stages[Stage::Commit as usize].busy = Some(1.0);
             second.stages[Stage::Queue as usize].millis = 40.0;
         });
         assert!(
-            direct.starts_with("Commit limits: the 8 connections") && direct.contains("40.0 ms"),
+            direct.starts_with("Commit is the limit: the 8 connections") && direct.contains("40.0 ms"),
             "{direct}"
         );
         let elsewhere = said(Setup { syncs: false, storing: 0, ..QUEUED }, |_, _| {});
@@ -419,15 +435,15 @@ mod tests {
         });
         assert_eq!(
             collects,
-            "Nothing here limits: collectors are busy for 10 %; 7 messages wait in the broker, and the oldest entry in \
-             hand for 1.5 s."
+            "No limit here: collectors are busy for 10 %; 7 messages wait in the broker, and the oldest entry in hand for \
+             1.5 s."
         );
         let gone = said(collector, |second, look| {
             second.messages = Some(7);
             look.trouble = Some("refused".into());
             look.unread = Some("refused".into());
         });
-        assert_eq!(gone, "Collect limits: nothing comes out of the broker (refused).");
+        assert_eq!(gone, "Collect is the limit: nothing comes out of the broker (refused).");
         let idle = said(QUEUED, |second, _| second.received = 0.0);
         assert_eq!(idle, "Nothing is sent at present.");
     }

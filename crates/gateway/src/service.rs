@@ -163,7 +163,7 @@ impl Gateway {
         let users = Users::open(&config.users, config.users_schema.as_deref()).await?;
         if users.list().await?.is_empty() {
             tracing::warn!(
-                "there are no users yet, so that nobody can send entries: acidtest gateway user add NAME, with the same --data \
+                "there are no users yet, so nobody can send entries: acidtest gateway user add NAME, with the same --data \
                  or --users"
             );
         }
@@ -322,7 +322,7 @@ impl Gateway {
             what = defect(&service.keeper, &collectors) => Some(what),
         };
         if let Some(what) = &defect {
-            tracing::error!("{what}: it ends, so that whoever keeps it running starts it anew");
+            tracing::error!("{what}: it ends, so that its supervisor can restart it");
         }
         refreshing.abort();
         looking.abort();
@@ -438,7 +438,7 @@ async fn queue(config: &Config, metrics: &Arc<Metrics>) -> Result<(Queue, String
             let queue = DiskQueue::open(options, Arc::clone(metrics))
                 .map_err(|error| Error::Other(format!("cannot use the queue in {folder}: {error}")))?;
             let words =
-                format!("disk, in {folder}: an acknowledged entry survives what the disk's sync does");
+                format!("disk, in {folder}: an acknowledged entry is as safe as a sync of the disk makes it");
             (Queue::Disk(queue), words)
         }
         QueueKind::Broker(address) => {
@@ -558,7 +558,7 @@ async fn keep_users_fresh(service: Arc<Service>) {
         match refreshed {
             Err(error) if !was_away => {
                 was_away = true;
-                tracing::warn!(%error, "users cannot be looked up: those that are remembered are, until they expire");
+                tracing::warn!(%error, "users cannot be looked up: remembered users are accepted until they expire");
             }
             Ok(()) if was_away => {
                 was_away = false;

@@ -89,8 +89,8 @@ pub enum LabError {
     },
     /// The unprivileged user that runs the servers cannot reach the folder.
     #[error(
-        "servers run as the user {user}, who cannot pass through {}\n  \
-         remedy: set ACIDTEST_LAB to a folder below ones that everybody may enter, such as one in /var/tmp",
+        "servers run as the user {user}, who cannot enter {}\n  remedy: set ACIDTEST_LAB to a folder below folders that \
+         everybody may enter, such as one in /var/tmp",
         blocked.display()
     )]
     Impassable {
@@ -110,8 +110,8 @@ pub enum LabError {
     },
     /// Processes of a server that are still there after SIGKILL.
     #[error(
-        "processes of the private {store} server outlived SIGKILL: {pids:?}; its folder {} is left\n  \
-         remedy: they wait for a disk; clear them away later with `acidtest lab down`",
+        "processes of the private {store} server outlived SIGKILL: {pids:?}; its folder {} is left\n  remedy: they wait \
+         for a disk; remove them later with `acidtest lab down`",
         folder.display()
     )]
     Undead {

@@ -158,7 +158,7 @@ impl Lab {
     pub fn down(&self) -> Result<Cleared, LabError> {
         self.root.clear_unfinished()?;
         let (folders, unreadable) = self.root.folders()?;
-        let why = "its lab.json cannot be read; look at it and remove it by hand".to_owned();
+        let why = "its lab.json cannot be read; look at it and remove the folder by hand".to_owned();
         let leftovers = unreadable.into_iter().map(|folder| Leftover { folder, why: why.clone() }).collect();
         let mut cleared = Cleared { removed: Vec::new(), leftovers };
         for found in folders {

@@ -47,9 +47,8 @@ pub enum StoreError {
     },
     /// The namespace exists already and this run did not create it.
     #[error(
-        "{namespace} exists already at {address} and this run did not create it\n  \
-         remedy: drop it, choose another with --namespace, or let acidtest replace it with --replace; what a run left \
-         that ended early, `acidtest lab down` removes"
+        "{namespace} exists already at {address} and this run did not create it\n  remedy: drop it, choose another with \
+         --namespace, or let acidtest replace it with --replace; `acidtest lab down` removes what an interrupted run left"
     )]
     Occupied {
         /// The namespace in the store's own words (`schema "acidtest"`).
@@ -59,8 +58,8 @@ pub enum StoreError {
     },
     /// The namespace is that of another run that goes on.
     #[error(
-        "{namespace} at {address} is in use: run {run} (process {bench}) goes on\n  \
-         remedy: wait until it ends, or choose another with --namespace"
+        "{namespace} at {address} is in use: run {run} (process {bench}) is still running\n  remedy: wait until it ends, \
+         or choose another with --namespace"
     )]
     InUse {
         /// The namespace in the store's own words (`schema "acidtest"`).
@@ -74,9 +73,9 @@ pub enum StoreError {
     },
     /// The namespace bears no mark of a run: it is somebody else's, or a killed run has left it half made.
     #[error(
-        "{namespace} is there at {address}, without the mark of a run of acidtest\n  \
-         remedy: choose another with --namespace, or drop it yourself; acidtest removes only what bears the mark of a run \
-         (`acidtest lab down` also what a killed run has left half made)"
+        "{namespace} exists at {address} without the mark of a run of acidtest\n  remedy: choose another with --namespace, \
+         or drop it yourself; acidtest removes only what has the mark of a run (`acidtest lab down` also what a killed run \
+         left half created)"
     )]
     Foreign {
         /// The namespace in the store's own words (`schema "public"`).

@@ -246,7 +246,7 @@ impl EffectiveDurability {
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.level().map_or(
-            "which crash an acknowledged write survives is not known, and nothing is promised of it",
+            "which crash an acknowledged write survives is unknown, so nothing is promised about it",
             Durability::meaning,
         )
     }
@@ -304,7 +304,8 @@ impl EffectiveSettings {
     #[must_use]
     pub fn of_another(self, server: &str, product: &str) -> Self {
         let because = format!(
-            "the server says that it is {server}; acidtest knows what the settings of {product} amount to, and not those of this server"
+            "the server says that it is {server}; acidtest knows what the settings of {product} amount to, but not those \
+             of this server"
         );
         let version = format!("{server}, over the protocol of {product}");
         Self { version, durability: EffectiveDurability::Unknown, because, ..self }

@@ -108,7 +108,7 @@ impl FromStr for MemberId {
         let Some(number) = number else { return Ok(role.into()) };
         let parsed = number.parse().ok().filter(|number: &u16| *number > 0 && !text.contains("-0"));
         let number =
-            parsed.ok_or_else(|| format!("\"{number}\" is no number of a {role}: write {role}-2"))?;
+            parsed.ok_or_else(|| format!("\"{number}\" is not a number of a {role}: write {role}-2"))?;
         Ok(Self::numbered(role, number))
     }
 }

@@ -97,7 +97,7 @@ impl FromStr for Objective {
             None => (None, left.trim()),
         };
         let measure = measure_of(measure).ok_or_else(|| {
-            let why = format!("\"{measure}\" is nothing that is measured{}", hint(measure, MEASURES));
+            let why = format!("\"{measure}\" is not measured{}", hint(measure, MEASURES));
             pointed(text, measure, &why, &format!("one of {}", MEASURES.join(", ")))
         })?;
         let (inclusive, limit) = match right.strip_prefix('=') {
@@ -141,7 +141,7 @@ fn limit_of(text: &str, limit: &str, measure: Measure) -> Result<f64, String> {
     };
     let remedy = format!("{kind}, as in {example}");
     let Ok(number) = digits.parse::<f64>() else {
-        return Err(pointed(text, limit, &format!("\"{limit}\" is no number with a unit"), &remedy));
+        return Err(pointed(text, limit, &format!("\"{limit}\" is not a number with a unit"), &remedy));
     };
     if unit.is_empty() {
         return Err(pointed(text, digits, &format!("{digits} has no unit"), &remedy));
@@ -198,7 +198,8 @@ impl FromStr for Growth {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no growth above 0: write 3%/month, or per day, week or year");
+        let wrong =
+            || format!("\"{text}\" is not a growth above 0: write 3%/month, or per day, week or year");
         let (percent, period) = text.trim().split_once('/').ok_or_else(wrong)?;
         let period = PERIODS.iter().find(|(name, _)| *name == period.trim()).ok_or_else(wrong)?;
         let Share(share) = percent.parse().map_err(|_| wrong())?;
@@ -224,7 +225,7 @@ impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no share: write 3.5%");
+        let wrong = || format!("\"{text}\" is not a share: write 3.5%");
         let digits = text.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
         let is_plain = digits.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
         let percent =
@@ -291,11 +292,11 @@ mod tests {
             ("errors<5ms", "ms", "a share"),
             ("error<5%", "error", "did you mean \"errors\"?"),
             ("capture:p9x<5ms", "p9x", "p99"),
-            ("p100<5ms", "p100", "nothing that is measured"),
-            ("p-5<5ms", "p-5", "nothing that is measured"),
+            ("p100<5ms", "p100", "is not measured"),
+            ("p-5<5ms", "p-5", "is not measured"),
             ("p99>20ms", ">", "stays below"),
-            ("p99<-20ms", "-20ms", "no number"),
-            ("p99<twenty", "twenty", "no number"),
+            ("p99<-20ms", "-20ms", "not a number"),
+            ("p99<twenty", "twenty", "not a number"),
             ("p99<0ms", "0", "above 0"),
             ("errors<0%", "0%", "errors<=0%"),
             ("errors<101%", "101", "100%"),

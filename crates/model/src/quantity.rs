@@ -37,7 +37,8 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "\"{text}\" is no amount of memory or disk: write a number and TB, GB, MB, kB, TiB, GiB, MiB or KiB, as in 30.7GB"
+                "\"{text}\" is not an amount of memory or disk: write a number and TB, GB, MB, kB, TiB, GiB, MiB or KiB, \
+                 as in 30.7GB"
             )
         };
         let (number, unit) = split(text.trim());
@@ -74,7 +75,7 @@ impl FromStr for PerSecond {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no rate: write 4051/s, 250k/min or 350M/day");
+        let wrong = || format!("\"{text}\" is not a rate: write 4051/s, 250k/min or 350M/day");
         let (count, per) = match text.trim().split_once('/') {
             Some((count, per)) => (count, per.trim()),
             // of 350M nobody knows in what time

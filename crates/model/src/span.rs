@@ -25,7 +25,7 @@ impl FromStr for Span {
         let length = || Duration::try_from(of_hours().or_else(of_days)?).ok();
         length()
             .map(Self)
-            .ok_or_else(|| format!("\"{text}\" is no length of time: write 10s, 500ms, 1m 30s or 30d"))
+            .ok_or_else(|| format!("\"{text}\" is not a length of time: write 10s, 500ms, 1m 30s or 30d"))
     }
 }
 

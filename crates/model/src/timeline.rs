@@ -225,7 +225,7 @@ impl FromStr for Faults {
         }
         let faults = text.split('+').map(fault).collect::<Result<Vec<_>, _>>();
         let faults = faults.and_then(|faults| twice(&faults).map_or(Ok(faults), Err));
-        faults.map(Self).map_err(|why| format!("\"{text}\" is no fault: {why}\n  {FORMS}"))
+        faults.map(Self).map_err(|why| format!("\"{text}\" is not a fault: {why}\n  {FORMS}"))
     }
 }
 
@@ -239,11 +239,11 @@ fn twice(faults: &[Fault]) -> Option<String> {
         at(fault).is_some_and(|this| faults[..*index].iter().any(|earlier| at(earlier) == Some(this)))
     };
     let (_, again) = faults.iter().enumerate().find(hits_again)?;
-    Some(format!("at the moment of {again}, another fault hits the same member"))
+    Some(format!("at the time of {again}, another fault strikes the same member"))
 }
 
 fn fault(text: &str) -> Result<Fault, String> {
-    let at = text.find(['@', '*']).ok_or("it has no moment")?;
+    let at = text.find(['@', '*']).ok_or("it has no time")?;
     let (what, moment) = text.split_at(at);
     let (word, target) = what.split_once(':').map_or((what, None), |(word, target)| (word, Some(target)));
     let (moment, lasting) =
@@ -255,7 +255,7 @@ fn fault(text: &str) -> Result<Fault, String> {
                 .parse()
                 .ok()
                 .filter(|times| (1..=MOST).contains(times))
-                .ok_or_else(|| format!("{times} is no number of times: give one from 1 to {MOST}"))?,
+                .ok_or_else(|| format!("{times} is not a number of times: give one from 1 to {MOST}"))?,
         ),
     };
     let lasting = lasting.map(span).transpose()?;
@@ -278,7 +278,7 @@ fn fault(text: &str) -> Result<Fault, String> {
     };
     let target = match target {
         Some(target) if disruption.hits_clients() => {
-            return Err(format!("{word} is done to clients, and \"{target}\" is none"));
+            return Err(format!("{word} strikes clients, not \"{target}\""));
         }
         None if disruption.hits_clients() => Role::Clients.into(),
         None => Role::Server.into(),
@@ -300,7 +300,7 @@ fn span(text: &str) -> Result<Duration, String> {
     rounded
         .filter(|seconds| (0.0..=86_400.0).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("\"{text}\" is no length of time: write 3s, 1.5s or 500ms"))
+        .ok_or_else(|| format!("\"{text}\" is not a length of time: write 3s, 1.5s or 500ms"))
 }
 
 /// An entry of a timeline: what is done, to which member, and when.
@@ -367,22 +367,22 @@ mod tests {
     #[test]
     fn what_is_no_fault_is_refused_with_what_would_be() {
         for (text, why) in [
-            ("kill", "no moment"),
+            ("kill", "no time"),
             ("kil@3s", "did you mean \"kill\""),
-            ("kill@", "no length of time"),
-            ("kill@3", "no length of time"),
-            ("kill@-3s", "no length of time"),
-            ("kill@infs", "no length of time"),
-            ("kill@99999999s", "no length of time"),
+            ("kill@", "not a length of time"),
+            ("kill@3", "not a length of time"),
+            ("kill@-3s", "not a length of time"),
+            ("kill@infs", "not a length of time"),
+            ("kill@99999999s", "not a length of time"),
             ("kill*0", "from 1 to 1000"),
             ("kill*x", "from 1 to 1000"),
             ("kill:router@3s", "roles are server, locks, gateway, queue, collector, and sink"),
             ("pause@3s", "a pause has an end"),
             ("pause@3s:0s", "a pause has an end"),
             ("restart@3s:1s", "takes as long as the server takes"),
-            ("kill@3s+", "no moment"),
-            ("kill@2s+pause@2000ms:1s", "another fault hits the same member"),
-            ("", "no moment"),
+            ("kill@3s+", "no time"),
+            ("kill@2s+pause@2000ms:1s", "another fault strikes the same member"),
+            ("", "no time"),
             ("*é", "from 1 to 1000"),
         ] {
             let said = text.parse::<Faults>().unwrap_err();

@@ -127,8 +127,8 @@ impl fmt::Display for NegotiatedTls {
             None => Ok(()),
             Some(beyond) => write!(
                 f,
-                "; of its own side the server says {beyond}: something in between, such as a pooler, ends this TLS, and what \
-                 is told and measured here is of the way up to there"
+                "; of its own side the server reports {beyond}: something in between, such as a pooler, terminates this \
+                 TLS, and what is shown and measured here covers the way up to there"
             ),
         }
     }
@@ -287,7 +287,7 @@ pub(crate) fn read(scheme: &str, options: &[(String, String)]) -> Result<Read, S
             let said = word(words, value).ok_or_else(|| {
                 let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
                 let hint = crate::hint(value, known.iter().copied());
-                format!("{name} is none of {}: \"{value}\"{hint}", known.join(", "))
+                format!("{name} is not one of {}: \"{value}\"{hint}", known.join(", "))
             })?;
             if mode.replace((name.clone(), said)).is_some() {
                 return Err(format!("{name} says again what is checked"));
@@ -303,7 +303,7 @@ pub(crate) fn read(scheme: &str, options: &[(String, String)]) -> Result<Read, S
             let binds = match value.as_str() {
                 "require" => true,
                 "prefer" => false,
-                _ => return Err(format!("{name} is none of prefer, require: \"{value}\"")),
+                _ => return Err(format!("{name} is not one of prefer, require: \"{value}\"")),
             };
             if binding.replace(binds).is_some() {
                 return Err(format!("{name} is given twice"));
@@ -319,7 +319,7 @@ pub(crate) fn read(scheme: &str, options: &[(String, String)]) -> Result<Read, S
         (Some((name, Mode::Perhaps)), _) => {
             let (_, word) = spelling.shown(CertificateCheck::Name);
             return Err(format!(
-                "this {name} would go on without TLS where the server has none: say {name}={word}, or what is less"
+                "this {name} would continue without TLS if the server has none: write {name}={word}, or a weaker check"
             ));
         }
         (mode @ (Some((_, Mode::Off)) | None), None) => {
@@ -327,7 +327,7 @@ pub(crate) fn read(scheme: &str, options: &[(String, String)]) -> Result<Read, S
                 let (option, word) = spelling.shown(CertificateCheck::Name);
                 let why = if mode.is_some() { "with TLS off" } else { "unless TLS is asked for" };
                 return Err(format!(
-                    "certificates and channel binding mean nothing {why}: say {option}={word}"
+                    "certificates and channel binding mean nothing {why}: write {option}={word}"
                 ));
             }
             None
@@ -354,7 +354,7 @@ pub(crate) fn read(scheme: &str, options: &[(String, String)]) -> Result<Read, S
         (chain, _) => {
             let [_, certificate, key] = spelling.files;
             let (given, missing) = if chain.is_some() { (certificate, key) } else { (key, certificate) };
-            return Err(format!("{given} is of no use without {missing}"));
+            return Err(format!("{given} has no effect without {missing}"));
         }
     };
     let tls = check.map(|check| Tls {
@@ -493,7 +493,7 @@ mod tests {
         ] {
             let beyond = newer().beside(version, cipher);
             assert_eq!(beyond.beyond.as_deref(), Some(said));
-            assert!(beyond.to_string().contains(&format!("the server says {said}: ")), "{beyond}");
+            assert!(beyond.to_string().contains(&format!("the server reports {said}: ")), "{beyond}");
         }
     }
 
@@ -549,15 +549,15 @@ mod tests {
         for text in
             ["postgres://h?sslmode=prefer", "postgres://h?sslmode=allow", "mysql://h?ssl-mode=PREFERRED"]
         {
-            assert!(refused(text).contains("would go on without TLS"), "{text}");
+            assert!(refused(text).contains("would continue without TLS"), "{text}");
         }
     }
 
     #[test]
     fn an_option_that_would_mean_nothing_is_refused() {
         for (text, reason) in [
-            ("postgres://h?sslrootcert=ca.pem", "unless TLS is asked for: say sslmode=verify-full"),
-            ("mysql://h?ssl-mode=DISABLED&ssl-ca=a", "with TLS off: say ssl-mode=VERIFY_IDENTITY"),
+            ("postgres://h?sslrootcert=ca.pem", "unless TLS is asked for: write sslmode=verify-full"),
+            ("mysql://h?ssl-mode=DISABLED&ssl-ca=a", "with TLS off: write ssl-mode=VERIFY_IDENTITY"),
             ("postgres://h?sslmode=requir", "did you mean \"require\"?"),
             ("postgres://h?ssl-mode=require", "did you mean \"sslmode\"?"),
             ("redis://h?sslmode=require", "rediss://"),
@@ -569,8 +569,8 @@ mod tests {
             ("mysql://h?ssl-mode=REQUIRED&ssl-ca=a&sslrootcert=b", "twice"),
             ("postgres://h?channel_binding=require", "unless TLS is asked for"),
             ("rediss://h?channel_binding=require", "unknown option"),
-            ("rediss://h?sslcert=a", "of no use without sslkey"),
-            ("amqps://h?keyfile=a", "of no use without certfile"),
+            ("rediss://h?sslcert=a", "no effect without sslkey"),
+            ("amqps://h?keyfile=a", "no effect without certfile"),
             ("tarantool://h?sslmode=require", "no TLS here"),
         ] {
             let said = refused(text);

@@ -1004,8 +1004,11 @@ mod tests {
         }
         let all = notes(&result, &Names::of(&result.cells), true).join("\n");
         assert!(all.contains("durability unknown: the server says that it is CockroachDB v23.2"), "{all}");
-        assert!(all.contains("which crash an acknowledged write survives is not known"), "{all}");
-        assert!(!all.contains("durability disk") && !all.contains("by the settings read back"), "{all}");
+        assert!(all.contains("which crash an acknowledged write survives is unknown"), "{all}");
+        assert!(
+            !all.contains("durability disk") && !all.contains("according to the settings read back"),
+            "{all}"
+        );
         assert_eq!(result.cells[0].durability(), "unknown");
     }
 

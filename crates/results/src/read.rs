@@ -9,16 +9,16 @@ use crate::{FORMAT, RunResult};
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableResult {
     /// The text is not JSON.
-    #[error("it is no JSON: {0}")]
+    #[error("it is not JSON: {0}")]
     NoJson(serde_json::Error),
     /// The JSON has no version of a result format.
-    #[error("it is no result of acidtest: it names no format")]
+    #[error("it is not a result of acidtest: it names no format")]
     NoFormat,
     /// The result is of another format than [`FORMAT`].
     #[error("its format is {0} and this acidtest reads {FORMAT}; use the acidtest that wrote it")]
     OtherFormat(u64),
     /// A member is missing or has a value of another type.
-    #[error("it is no result of acidtest: {0}")]
+    #[error("it is not a result of acidtest: {0}")]
     NoResult(#[from] serde_json::Error),
 }
 
@@ -56,13 +56,13 @@ mod tests {
     #[test]
     fn what_is_no_result_is_refused_with_the_reason() {
         for (text, said) in [
-            ("{\"format\": 1", "it is no JSON: "),
+            ("{\"format\": 1", "it is not JSON: "),
             ("[]", "it names no format"),
             ("{\"format\": \"3\"}", "it names no format"),
             ("{\"format\": 2}", "its format is 2 and this acidtest reads 3; use the acidtest that wrote it"),
             ("{\"format\": 4}", "its format is 4 and this acidtest reads 3; use the acidtest that wrote it"),
-            ("{\"format\": 3}", "it is no result of acidtest: missing field"),
-            ("{\"format\": 3, \"run\": 1}", "it is no result of acidtest: invalid type"),
+            ("{\"format\": 3}", "it is not a result of acidtest: missing field"),
+            ("{\"format\": 3, \"run\": 1}", "it is not a result of acidtest: invalid type"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -146,7 +146,7 @@ fn unfit(cells: &BTreeMap<u32, &CellResult>, result: &RunResult) -> Option<Strin
     };
     let said = [
         at("too little was served", &|cell| !cell.is_serving()),
-        at("somebody was served for less than half of a trial", &|cell| cell.hardly_served().is_some()),
+        at("clients were served for less than half of a trial", &|cell| cell.hardly_served().is_some()),
         at("other programs used the machine", &|cell| disturbing(result, cell).is_some()),
     ];
     let said: Vec<String> = said.into_iter().flatten().collect();

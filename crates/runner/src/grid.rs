@@ -629,7 +629,8 @@ fn lacks<'a>(
     has: impl Iterator<Item = &'a str>,
 ) -> String {
     let has: Vec<&str> = has.collect();
-    let those = if has.is_empty() { "it has none".to_owned() } else { format!("it has {}", has.join(", ")) };
+    let those =
+        if has.is_empty() { "it has none".to_owned() } else { format!("those it has: {}", has.join(", ")) };
     format!("{} has no {what} {word}: {why}; {those}", kind.name)
 }
 

@@ -26,7 +26,7 @@ impl TlsError {
     pub(crate) fn silent(span: std::time::Duration) -> Self {
         Self::new(
             no_tls_within(span),
-            "check that the port is one of TLS, and that the server is not stopped or overloaded",
+            "check that the port is for TLS, and that the server is not stopped or overloaded",
         )
     }
 
@@ -34,7 +34,7 @@ impl TlsError {
     #[must_use]
     pub fn absent() -> Self {
         Self::new(
-            "the server has no TLS, and nothing was said to it",
+            "the server has no TLS, so nothing was sent to it",
             "switch TLS on in the server, or give an address that does not ask for it",
         )
     }

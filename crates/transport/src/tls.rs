@@ -175,8 +175,8 @@ fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         _ => Err(TlsError::new(
-            format!("{} ({option}) holds no certificates that can be read", file.display()),
-            "name a file in the form PEM, which has lines BEGIN CERTIFICATE",
+            format!("{} ({option}) holds no readable certificates", file.display()),
+            "name a PEM file, with lines BEGIN CERTIFICATE",
         )),
     }
 }
@@ -199,10 +199,10 @@ fn own(
     let content = read(&certificate.key, key_option)?;
     let key = PrivateKeyDer::from_pem_slice(&content).map_err(|_| {
         let is_encrypted = content.windows(9).any(|word| word == b"ENCRYPTED");
-        let what = if is_encrypted { "is encrypted" } else { "holds no private key that can be read" };
+        let what = if is_encrypted { "is encrypted" } else { "holds no readable private key" };
         TlsError::new(
             format!("{} ({key_option}) {what}", certificate.key.display()),
-            "name a file in the form PEM, which has a line BEGIN PRIVATE KEY; openssl pkey takes a password away",
+            "name a PEM file, with a line BEGIN PRIVATE KEY; openssl pkey removes a password",
         )
     })?;
     Ok((chain, key))
@@ -215,7 +215,7 @@ fn unfit(certificate: &OwnCertificate, [chain, key]: [&str; 2], error: &rustls::
             certificate.key.display(),
             certificate.chain.display()
         ),
-        format!("name a certificate by {chain} and its own key by {key}"),
+        format!("give a certificate with {chain} and its own key with {key}"),
     )
 }
 
@@ -239,9 +239,9 @@ fn trusted_by_the_system(scheme: &str) -> Result<Vec<CertificateDer<'static>>, T
     if found.certs.is_empty() {
         let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
         return Err(TlsError::new(
-            format!("no certificates of issuers that the system trusts were found{why}"),
+            format!("no certificates of trusted issuers were found on the system{why}"),
             format!(
-                "install the package ca-certificates, or name the issuer's certificate by {}=FILE",
+                "install the package ca-certificates, or give the issuer's certificate with {}=FILE",
                 file_options(scheme)[0]
             ),
         ));
@@ -268,7 +268,7 @@ fn verifier(
             tls.issuers.as_deref().map_or_else(|| "the system".to_owned(), |file| file.display().to_string());
         TlsError::new(
             format!("no certificate of {file} can be that of an issuer{why}"),
-            "name a file with the certificate of the server's issuer (CA), in the form PEM",
+            "name a PEM file with the certificate of the server's issuer (CA)",
         )
     };
     if usable == 0 {
@@ -343,7 +343,7 @@ pub(crate) fn explain(error: &(dyn Error + 'static), address: &Address) -> Optio
     cut.then(|| {
         TlsError::new(
             "the connection was cut in the middle of the handshake of TLS",
-            "check that the port is one of TLS, and what the server's log says of it",
+            "check that the port is for TLS, and look into the server's log",
         )
     })
 }
@@ -353,26 +353,25 @@ fn of_rustls(error: &rustls::Error, address: &Address) -> TlsError {
     match error {
         rustls::Error::InvalidCertificate(why) => of_certificate(why, address),
         rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => TlsError::new(
-            "the server wants to see a certificate of the client's",
-            format!("name one by {chain}=FILE, and its key by {key}=FILE"),
+            "the server asks for a client certificate",
+            format!("give one with {chain}=FILE, and its key with {key}=FILE"),
         ),
         rustls::Error::AlertReceived(AlertDescription::ProtocolVersion)
         | rustls::Error::PeerIncompatible(_) => TlsError::new(
             "the server and acidtest have no version or cipher of TLS in common",
-            "have the server speak TLS 1.2 or 1.3, with the ciphers that are in use today",
+            "set the server to TLS 1.2 or 1.3, with current ciphers",
         ),
         rustls::Error::AlertReceived(alert) => {
             let alert = format!("{alert:?}");
             match address.tls.as_ref().and_then(|tls| tls.certificate.as_ref()) {
                 Some(own) => TlsError::new(
                     format!("the server ended the handshake (alert {alert})"),
-                    format!("check that it takes the client's certificate {}", own.chain.display()),
+                    format!("check that it accepts the client's certificate {}", own.chain.display()),
                 ),
                 None => TlsError::new(
                     format!("the server ended the handshake (alert {alert})"),
                     format!(
-                        "look into its log; if it wants a certificate of the client's, name one by {chain}=FILE and \
-                         {key}=FILE"
+                        "look into its log; if it asks for a client certificate, give one with {chain}=FILE and {key}=FILE"
                     ),
                 ),
             }
@@ -381,7 +380,7 @@ fn of_rustls(error: &rustls::Error, address: &Address) -> TlsError {
         | rustls::Error::InappropriateMessage { .. }
         | rustls::Error::InappropriateHandshakeMessage { .. } => TlsError::new(
             "the server does not answer in TLS",
-            "check the port: this one may be for connections without TLS, for which an address does not ask for it",
+            "check the port: if it is one without TLS, use an address that does not ask for TLS",
         ),
         other => TlsError::new(format!("TLS failed: {other}"), "look into the server's log"),
     }
@@ -397,7 +396,7 @@ fn of_certificate(why: &CertificateError, address: &Address) -> TlsError {
                 "the server's certificate has expired, {} ago",
                 span(time.as_secs().saturating_sub(not_after.as_secs()))
             ),
-            "have the server's certificate renewed; or set this machine's clock",
+            "renew the server's certificate, or set this machine's clock",
         ),
         CertificateError::NotValidYetContext { time, not_before } => TlsError::new(
             format!(
@@ -409,7 +408,7 @@ fn of_certificate(why: &CertificateError, address: &Address) -> TlsError {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => TlsError::new(
             format!("the server's certificate is not for \"{}\"{}", address.host, names(why)),
             format!(
-                "write a name that the certificate has into the address; or have its name not checked, by {}",
+                "use a name from the certificate in the address; or turn off the check of the name with {}",
                 less(CertificateCheck::Issuer)
             ),
         ),
@@ -422,17 +421,17 @@ fn of_certificate(why: &CertificateError, address: &Address) -> TlsError {
             TlsError::new(
                 format!("the server's certificate was not issued by {by}"),
                 format!(
-                    "name its issuer's certificate by {issuers}=FILE; or have nothing checked, by {nothing}"
+                    "give its issuer's certificate with {issuers}=FILE; or turn off all checks with {nothing}"
                 ),
             )
         }
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => TlsError::new(
-            "the server's certificate is one for an issuer, and not for a server (CA:TRUE)",
-            format!("have it issue one for the server; or have nothing checked, by {nothing}"),
+            "the server's certificate is for an issuer, not for a server (CA:TRUE)",
+            format!("have it issue one for the server; or turn off all checks with {nothing}"),
         ),
         other => TlsError::new(
             format!("the server's certificate cannot be accepted: {other}"),
-            format!("have another one issued; or have nothing checked, by {nothing}"),
+            format!("have another one issued; or turn off all checks with {nothing}"),
         ),
     }
 }

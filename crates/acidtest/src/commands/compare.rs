@@ -185,11 +185,11 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
             compare_results(compare, &of_a, Some(&of_b))
         }
         Err(Failure::Usage(why)) => Err(Failure::Usage(format!(
-            "{why}\n  what was run is kept: go on with it by --out {}",
+            "{why}\n  finished runs are kept: continue with --out {}",
             folder.display()
         ))),
         ended => {
-            output::say_as_it_is(&format!("go on with: {}", going_on(compare, b, &folder)));
+            output::say_as_it_is(&format!("continue with: {}", going_on(compare, b, &folder)));
             ended
         }
     }
@@ -217,7 +217,7 @@ fn to_run(turn: &Turn<'_>) -> Result<Option<Order>, Failure> {
     let begun = output::load(&turn.file)?;
     if begun.plan != order.plan {
         return Err(Failure::Usage(format!(
-            "cannot go on with {}: it is the result of another plan than {}\n  remedy: another folder for --out",
+            "cannot resume {}: it is the result of another plan than {}\n  remedy: another folder for --out",
             turn.file.display(),
             turn.plan.display()
         )));
@@ -288,7 +288,7 @@ async fn tell_machine(left: &[&Order], quiet: Option<QuietMachine>) {
 fn expected(left: &[&Order]) -> String {
     let most = |order: &Order| driven_seconds(&order.plan, &order.grid).map(|(_, most)| most);
     let took = left.iter().try_fold(0.0, |all, order| Some(all + most(order)?)).map(|seconds| {
-        format!(": {} of trials, and besides the loading of data and the audits", lasting((seconds, seconds)))
+        format!(": {} of trials, plus the loading of data and the audits", lasting((seconds, seconds)))
     });
     let runs = if left.len() == 1 { "1 run".to_owned() } else { format!("{} runs", left.len()) };
     format!("{runs}{}", took.unwrap_or_default())

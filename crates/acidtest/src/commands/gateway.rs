@@ -122,7 +122,7 @@ async fn run_until_stopped(
     let ended = if let Some(ended) = by_itself {
         ended
     } else {
-        tracing::info!("stopping; what waits is being stored (again: stop at once)");
+        tracing::info!("stopping; entries that wait are being stored (again: stop at once)");
         tokio::select! {
             ended = running.stop() => ended,
             () = any(&mut stops) => return Ok(Status::Interrupted),
@@ -138,7 +138,7 @@ async fn run_until_stopped(
                 Left::Lost(left) => {
                     format!("{} acknowledged entries that were in memory may be lost", count(left))
                 }
-                Left::InBroker => "what is not stored waits in the broker".to_owned(),
+                Left::InBroker => "entries that are not stored wait in the broker".to_owned(),
             }
         ))),
         Ended { left: Left::Kept(0) | Left::Lost(0), .. } => {
@@ -150,7 +150,7 @@ async fn run_until_stopped(
             Ok(Status::Held)
         }
         Ended { left: Left::InBroker, .. } => {
-            tracing::info!("stopped: what is not stored waits in the broker");
+            tracing::info!("stopped: entries that are not stored wait in the broker");
             Ok(Status::Held)
         }
         Ended { left: Left::Lost(left), .. } => Err(Failure::Other(format!(
@@ -209,8 +209,8 @@ fn connections(asked: Option<NonZeroUsize>, others: usize) -> usize {
     if most < least {
         tracing::warn!(
             limit,
-            "at most {most} connections are taken instead of {asked}, because no more than {limit} files can be open \
-             at once: raise that (ulimit -Hn), or lower --max-connections"
+            "at most {most} connections are accepted instead of {asked}, because no more than {limit} files can be open at \
+             once: raise that (ulimit -Hn), or lower --max-connections"
         );
     }
     asked.min(most)
@@ -344,8 +344,8 @@ fn refuse_without_effect(asked: &args::Serve, queue: &QueueKind, is_elsewhere: b
 fn refuse_long_linger(batches: &args::Batches) -> Result<(), Failure> {
     match batches.linger {
         Some(linger) if linger.0 > LONGEST_LINGER => Err(Failure::Usage(
-            "--linger with a queue in a broker: it may take back after half an hour what is not stored\n  remedy: --linger \
-             10m or less"
+            "--linger is too long for a queue in a broker, which may take back after half an hour what is not stored\n  \
+             remedy: --linger 10m or less"
                 .to_owned(),
         )),
         _ => Ok(()),

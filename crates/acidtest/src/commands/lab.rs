@@ -69,7 +69,7 @@ async fn up(store: &str, durability: Durability, port: Option<u16>, tls: bool) -
 /// The durability level that a server reports after its start, and how to get another one.
 async fn started(kind: &StoreKind, durability: Durability, store: &dyn Store) -> String {
     if kind.durability_of_data {
-        return "started; durability as each queue has it".to_owned();
+        return "started; each queue has its own durability".to_owned();
     }
     let settings = within(PATIENCE, "reading the settings", store.effective()).await;
     // a server that does not report it now is asked again by each run
@@ -115,7 +115,7 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
                 failed = true;
                 let _ = writeln!(
                     text,
-                    "left {what}: it does not bear that run's mark\n  remedy: drop it if it is yours to drop, then \
+                    "left {what}: it does not have that run's mark\n  remedy: drop it if it is yours to drop, then \
                      --forget it"
                 );
             }
@@ -151,7 +151,7 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
         let _ = writeln!(text, "left {}: {}", leftover.folder.display(), leftover.why);
     }
     if text.is_empty() {
-        text.push_str("nothing to clear away\n");
+        text.push_str("nothing to remove\n");
     }
     output::print_text(&text)?;
     Ok(if failed { Status::Unreached } else { Status::Held })

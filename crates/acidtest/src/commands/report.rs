@@ -95,8 +95,8 @@ fn keep_results(option: &str, target: Option<&Path>, files: &[PathBuf]) -> Resul
     };
     match target.filter(is_result) {
         Some(file) => Err(Failure::Usage(format!(
-            "{option} {} would write over a result: it is the file that is written\n  remedy: {option} FILE, and the results \
-             before or after that",
+            "{option} {} would overwrite a result: it is the file to write\n  remedy: {option} FILE, with the results \
+             before or after it",
             file.display()
         ))),
         None => Ok(()),

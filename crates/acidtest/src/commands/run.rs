@@ -41,9 +41,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
             output::print(begun, format)?;
         }
         if !quiet {
-            output::say(
-                "the run is complete: it has every trial of its plan, and there is nothing to go on with",
-            );
+            output::say("the run is complete: it has every trial of its plan, so there is nothing to resume");
         }
         return Ok(exit::status(begun));
     }
@@ -99,7 +97,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         if result.interrupted {
             let command = if result.plan.capacity.is_some() { "capacity" } else { "run" };
             output::say_as_it_is(&format!(
-                "go on with: acidtest {command} --resume {}",
+                "continue with: acidtest {command} --resume {}",
                 file.path().display()
             ));
         }
@@ -119,13 +117,13 @@ fn expected(search: &CapacityPlan, order: &Order) -> String {
     let measured = search.measured(&order.plan);
     let too_few = search.too_few_probes(&order.plan).map_or_else(String::new, |(room, needed)| {
         format!(
-            "\nwarning: the budget has room for {room} probes, and a search that finds a capacity takes about {needed}, more where the \
-             store's speed varies: an interval may be all that can be told; a longer --budget, or a shorter --hold, tells more"
+            "\nwarning: the budget allows {room} probes, and a search that finds a capacity takes about {needed}, or more \
+             if the store's speed varies: this one may only find an interval; a longer --budget or a shorter --hold helps"
         )
     });
     format!(
-        "{searches} of {} at most (--budget), with probes of {measured} after {} warm-up: {took} in all; what is known so far is \
-         told after each probe{too_few}",
+        "{searches} of {} at most (--budget), with probes of {measured} after {} warm-up: {took} in all; what is known so \
+         far is shown after each probe{too_few}",
         search.budget, order.plan.warmup
     )
 }
@@ -168,7 +166,7 @@ fn idle_output(run: &Run) -> Result<(), Failure> {
         (
             "--out",
             run.resume.is_some() && output.out.is_some(),
-            "a run goes on in the file of its own result (--resume)",
+            "a run is resumed in its own result file (--resume)",
         ),
     ];
     match rows.into_iter().find(|(_, is_idle, _)| *is_idle) {

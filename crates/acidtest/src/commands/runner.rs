@@ -137,7 +137,7 @@ fn begun(file: &Path, order: &Order) -> Result<Option<RunResult>, Failure> {
     let begun = output::load(file)?;
     if begun.run != order.id || begun.plan != order.plan {
         return Err(Failure::Usage(format!(
-            "cannot go on with {}: it is the result of another run, or of another plan",
+            "cannot resume {}: it is the result of another run, or of another plan",
             file.display()
         )));
     }

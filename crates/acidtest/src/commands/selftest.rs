@@ -107,7 +107,7 @@ fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
         output::print_text(&format!("{}\n", table.terminal(output::style())))?;
     }
     let refused = acidtest_model::count(report.tally.refused);
-    output::print_text(&format!("{refused} plans more were drawn, and refused by their check\n"))?;
+    output::print_text(&format!("{refused} more plans were drawn but refused by the check\n"))?;
     if let Some(broken) = &report.failure {
         let wrong = broken.save(folder)?;
         output::print_text(&format!("{wrong}\ndo not trust this build (seed {seed})\n"))?;

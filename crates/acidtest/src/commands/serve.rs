@@ -47,17 +47,17 @@ pub(crate) async fn serve(serve: Serve) -> Result<Status, Failure> {
             Error::Other(said) => Failure::Other(said),
         })?;
     output::say(&format!(
-        "listening on {0}; results in {1}\n  open it in a browser; what scripts can ask for: {0}/api/openapi.json",
+        "listening on {0}; results in {1}\n  open it in a browser; API for scripts: {0}/api/openapi.json",
         server.url,
         out.display()
     ));
     told_to_end().await?;
-    output::say("ending: a run that is being made is stopped, and can be resumed (again: end at once)");
+    output::say("stopping: the current run is stopped and can be resumed (again: stop at once)");
     tokio::select! {
         () = server.stop() => {}
         again = told_to_end() => {
             again?;
-            output::say("ended at once: the run notices it, and ends by itself");
+            output::say("stopped at once: the run notices that and ends by itself");
         }
     }
     Ok(Status::Held)
@@ -144,13 +144,13 @@ impl Bench {
         let refused = |why: &str| Err(Failure::Usage(why.to_owned()));
         match Address::parse(text) {
             Ok(address) if address.password.is_some() => refused(
-                "an address is named without its password: the server has it from --allow-store, or from ACIDTEST_PASSWORD",
+                "give the address without its password: the server has it from --allow-store or ACIDTEST_PASSWORD",
             ),
             Ok(address) => {
                 let shown = address.to_string();
                 let Some(target) = self.allowed.iter().find(|target| target.shown() == shown) else {
                     return refused(&format!(
-                        "{shown} is not among the addresses that this server was told; start it with --allow-store {shown}"
+                        "{shown} is not among the addresses that this server allows; start it with --allow-store {shown}"
                     ));
                 };
                 Ok(target.clone())
@@ -165,13 +165,13 @@ impl Bench {
             Refusal::at(key, format!("{what} on the command line only: acidtest run"))
         };
         if !plan.commands.is_empty() {
-            return Err(here_only("commands", "commands that bring faults about are given"));
+            return Err(here_only("commands", "commands that cause faults are given"));
         }
         if plan.replace {
-            return Err(here_only("replace", "a namespace that is there already is replaced"));
+            return Err(here_only("replace", "an existing namespace is replaced"));
         }
         if plan.parameters.contains_key("gateway") {
-            return Err(here_only("parameters/gateway", "a gateway that runs already is named"));
+            return Err(here_only("parameters/gateway", "a running gateway is named"));
         }
         let found = |key: &str, failure: &Failure| Refusal::at(key, failure.to_string());
         let targets = plan.stores.iter().map(|text| self.find(text));
@@ -343,7 +343,7 @@ mod tests {
             (json!({"parameters": {"itms": 5}}), "/parameters/itms", "inventory has no parameter \"itms\""),
             (json!({"on_refused": "retry"}), "/on_refused", "on_refused retry has no effect here"),
             (json!({"workload": "x"}), "/workload", "unknown workload \"x\""),
-            (json!({"namespace": "1x"}), "/namespace", "namespace \"1x\" will not do"),
+            (json!({"namespace": "1x"}), "/namespace", "namespace \"1x\" is invalid"),
             (json!({"trials": 10_000, "clients": (1..=100_000).collect::<Vec<u32>>()}), "", "its lists make"),
         ] {
             let mut plan = json!({"workload": "inventory", "stores": ["sqlite"]});

@@ -45,7 +45,7 @@ fn a_search_says_what_it_found_in_every_format() {
     let found = result(&bench)["cells"][0]["capacity"].clone();
     let has_one = found["carried"].is_f64();
     assert_eq!(ended.code, Some(if has_one { 0 } else { 7 }), "{}{}", ended.stdout, ended.stderr);
-    let said = if has_one { "sqlite native carries" } else { "has no capacity to tell" };
+    let said = if has_one { "sqlite native carries" } else { "has no known capacity" };
     for word in
         [said, "stopped by", "capture p99", "errors", "client CPU", "capacity: the open-loop rate at which"]
     {
@@ -53,7 +53,7 @@ fn a_search_says_what_it_found_in_every_format() {
     }
     if has_one {
         assert!(found["headroom"]["times"].as_f64().unwrap() > 1.0, "{found}");
-        assert!(ended.stdout.contains("days and dates: computed, not run."), "{}", ended.stdout);
+        assert!(ended.stdout.contains("days and dates: computed, not measured."), "{}", ended.stdout);
     }
     assert_eq!(found["finished"], true);
     let rates = found["curve"].as_array().unwrap();
@@ -127,11 +127,11 @@ fn a_search_that_was_interrupted_goes_on() {
 fn a_search_goes_on_with_more_probes() {
     let bench = Bench::new();
     let few = bench.run(&short(&[&["capacity", "inventory"], &EASY[..]].concat())).expect(7);
-    assert!(few.stderr.contains("the budget has room for 10 probes"), "{}", few.stderr);
-    assert!(few.stdout.contains("--resume with a larger --budget goes on with it"), "{}", few.stdout);
+    assert!(few.stderr.contains("the budget allows 10 probes"), "{}", few.stderr);
+    assert!(few.stdout.contains("--resume with a larger --budget continues it"), "{}", few.stdout);
     let before = result(&bench);
     let less = bench.run(&["capacity", "--resume", "r.json", "--budget", "9m"]).expect(2).stderr;
-    assert!(less.contains("a larger --budget or more --probes can be given"), "{less}");
+    assert!(less.contains("may be given a larger --budget or more --probes"), "{less}");
     bench.run(&["capacity", "--resume", "r.json", "--probes", "13"]).expect(7);
     let after = result(&bench);
     let trials = |result: &Value| result["cells"][0]["trials"].as_array().unwrap().clone();
@@ -186,7 +186,7 @@ fn bad_objectives_and_options_without_effect_are_refused() {
         (&["--slo", "captur:p99<1s"], &["did you mean \"capture\"?", "capture, release"]),
         (&["--slo", "p99<1s,p99<1s"], &["p99<1s is given twice"]),
         (&["--growth", "3%/month"], &["--growth has no effect here", "--demand"]),
-        (&["--demand", "350M"], &["is no rate"]),
+        (&["--demand", "350M"], &["is not a rate"]),
         (&["--demand", "900G/s"], &["more than this bench can offer", "remedy"]),
         (&["--rate", "100"], &["--rate has no effect here", "chooses its rates"]),
         (&["--trials", "3"], &["--trials has no effect here"]),
@@ -204,7 +204,7 @@ fn bad_objectives_and_options_without_effect_are_refused() {
         }
     }
     let logs = bench.run(&["capacity", "logs"]).expect(2).stderr;
-    assert!(logs.contains("logs has no capacity to search for"), "{logs}");
+    assert!(logs.contains("`capacity` does not support logs"), "{logs}");
     let consume = bench
         .run(&["capacity", "queue", "--store", "sqlite", "--phase", "consume", "--backlog", "9"])
         .expect(2);

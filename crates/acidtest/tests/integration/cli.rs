@@ -310,22 +310,19 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
         ),
         (&["run", "inventory", "--store", "postgers://h/d"], &["postgers:", "did you mean \"postgres\"?"]),
         (&["run", "inventory", "--lock", "sotf"], &["sotf", "none, soft, hard, native"]),
-        (
-            &["run", "inventory", "--store", "memory"],
-            &["memory has no durability disk", "those it has: none"],
-        ),
+        (&["run", "inventory", "--store", "memory"], &["memory has no durability disk", "those it has: none"]),
         (&["run", "inventory", "--items", "0"], &["items must be between 1 and 10,000,000"]),
         (
             &["run", "inventory", "--items", "50000"],
-            &["50000 items do not fit", "ask for fewer items or more skus"],
+            &["50000 items do not fit", "use fewer items or more skus"],
         ),
         (&["run", "inventory", "--duration", "soon"], &["write 10s"]),
         (&["run", "inventory", "--skew", "zipf:2"], &["zipf:THETA"]),
-        (&["run", "inventory", "--namespace", "Robert'); --"], &["will not do"]),
+        (&["run", "inventory", "--namespace", "Robert'); --"], &["is invalid: use lower-case"]),
         (&["run", "missing.toml"], &["cannot read the plan missing.toml"]),
         (
             &["run", "queue", "--ack", "none"],
-            &["sqlite cannot carry queue as asked: --ack none is not to be had"],
+            &["sqlite cannot carry queue as asked: --ack none is unavailable"],
         ),
         (&["run", "queue", "--batch", "500", "--prefetch", "499"], &["batch must be at most prefetch"]),
         (&["run", "queue", "--clients", "3"], &["remedy: leave it out"]),
@@ -368,7 +365,7 @@ fn a_plan_out_of_all_proportion_is_refused() {
             "clients must be a whole number from 0 to 4,294,967,295, as in clients = [16]",
         ),
         (of("duration = \"900000h\""), "duration must be at most 90 days"),
-        (of("duration = \"99999999999999999999h\""), "is no length of time"),
+        (of("duration = \"99999999999999999999h\""), "is not a length of time"),
         (of("warmup = \"2000000000000h\""), "warmup must be at most 90 days"),
         (of("timeout = \"48h\""), "timeout must be at most one day"),
         (of("ops = 9000000000000000000"), "ops must be between 1 and 1,000,000,000,000"),
@@ -431,7 +428,7 @@ fn what_cannot_be_written_is_known_before_anything_runs() {
         "{}",
         ended.stderr
     );
-    for (name, said) in [("file", "neither a folder nor"), ("r.json", "is there already")] {
+    for (name, said) in [("file", "not a folder, and its name"), ("r.json", "exists already")] {
         fs::write(bench.path(name), "kept").unwrap();
         let ended = bench.run(&["run", "inventory", "--out", name]).expect(2);
         assert!(ended.stderr.contains(said), "{}", ended.stderr);
@@ -444,12 +441,12 @@ fn what_cannot_be_written_is_known_before_anything_runs() {
 fn what_is_no_result_is_not_shown() {
     let bench = Bench::new();
     for (text, said) in [
-        ("", "it is no JSON"),
-        ("{", "it is no JSON"),
+        ("", "it is not JSON"),
+        ("{", "it is not JSON"),
         ("[]", "it names no format"),
         ("{\"format\": \"2\"}", "it names no format"),
         ("{}", "it names no format"),
-        ("{\"format\": 3}", "it is no result of acidtest"),
+        ("{\"format\": 3}", "it is not a result of acidtest"),
     ] {
         fs::write(bench.path("x.json"), text).unwrap();
         let ended = bench.run(&["show", "x.json"]).expect(2);
@@ -544,7 +541,7 @@ fn a_run_that_goes_on_keeps_its_namespace_and_one_that_lost_it_says_so() {
     };
     for (taken, said) in [
         // as a run on another machine does, of which nothing is known here
-        ("UPDATE 'acidtest:marker' SET run = 'another'", "was replaced by run another with its own"),
+        ("UPDATE 'acidtest:marker' SET run = 'another'", "was replaced by that of run another"),
         ("DROP TABLE 'acidtest:marker'", "or its mark was removed by somebody else"),
     ] {
         let first = bench.spawn(&[&words[..], &long].concat());
@@ -552,12 +549,12 @@ fn a_run_that_goes_on_keeps_its_namespace_and_one_that_lost_it_says_so() {
         let run = mark().unwrap();
         for more in [&[][..], &["--replace"]] {
             let refused = bench.run(&[&words[..], &["--duration", "100ms"], more].concat()).expect(3);
-            let said = format!("is in use: run {run} (process {}) goes on", first.id());
+            let said = format!("is in use: run {run} (process {}) is still running", first.id());
             assert!(refused.stderr.contains(&said), "no \"{said}\" in:\n{}", refused.stderr);
         }
         until("a trial is written", || bench.path("r.json").exists());
         let resumed = bench.run(&["run", "--resume", "r.json"]).expect(2).stderr;
-        let goes_on = format!("run {run} goes on in process {}", first.id());
+        let goes_on = format!("run {run} is still running in process {}", first.id());
         assert!(resumed.contains(&goes_on), "no \"{goes_on}\" in:\n{resumed}");
         let connection = rusqlite::Connection::open(&file).unwrap();
         connection.busy_timeout(Duration::from_secs(30)).unwrap();
@@ -748,7 +745,7 @@ fn the_lists_say_what_there_is_and_why_not() {
     let missing = String::from_utf8_lossy(&missing.stdout).into_owned();
     assert!(missing.contains("/nowhere/redis-server"), "{missing}");
     assert!(bench.run(&["lab", "list"]).expect(0).stdout.contains("no private servers"));
-    assert!(bench.run(&["lab", "down"]).expect(0).stdout.contains("nothing to clear away"));
+    assert!(bench.run(&["lab", "down"]).expect(0).stdout.contains("nothing to remove"));
 }
 
 #[test]
@@ -926,7 +923,7 @@ fn every_list_is_an_axis() {
 
     for (words, said) in [
         (vec!["--items", "20,20"], "20 is given twice"),
-        (vec!["--clients", "9..3"], "holds nothing"),
+        (vec!["--clients", "9..3"], "is empty"),
         (vec!["--mix", "a"], "inventory has no parameter \"mix\"; it belongs to records"),
         (vec!["--items", "few"], "inventory: items = \"few\": items must be a whole number"),
         (vec!["--items", "9..3"], "\"9..3\" holds nothing"),
@@ -964,7 +961,7 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
         assert!(!whole.is_empty() && whole.len() < 9, "{how}: {}", whole.len());
 
         let other = bench.run(&["run", "--resume", "r.json", "--clients", "7"]).expect(2);
-        assert!(other.stderr.contains("goes on with the plan that it began with"), "{}", other.stderr);
+        assert!(other.stderr.contains("is resumed with the plan that it began with"), "{}", other.stderr);
         bench.run(&["run", "--resume", "r.json"]).expect(0);
         let done = read(&bench);
         assert_eq!(
@@ -1062,9 +1059,9 @@ fn a_word_that_is_missing_is_told() {
         (&["run", "inventory", "--products", "500"], "as in: --items 500"),
         (
             &["inventory", "--store", "redis"],
-            "tip: inventory is a workload; it is run by: acidtest run inventory",
+            "tip: inventory is a workload; run it with: acidtest run inventory",
         ),
-        (&["workloads", "inventory"], "is told by: acidtest run inventory --help"),
+        (&["workloads", "inventory"], "see: acidtest run inventory --help"),
         (&["capacity", "--duration", "3s"], "acidtest capacity inventory --hold 10s"),
         (&["serve", "--port", "80"], "acidtest serve --listen 127.0.0.1:1730"),
     ] {
@@ -1142,7 +1139,7 @@ fn a_complete_run_is_shown_and_not_gone_on_with() {
     assert!(again.stderr.contains("the run is complete"), "{}", again.stderr);
     assert_eq!(fs::read(bench.path("r.json")).unwrap(), written);
     for (words, option, why) in [
-        (&["--resume", "r.json", "--out", "x.json"][..], "--out", "in the file of its own result"),
+        (&["--resume", "r.json", "--out", "x.json"][..], "--out", "in its own result file"),
         (&["inventory", "--save-plan", "plan.toml", "--out", "x.json"], "--out", "nothing is run"),
         (&["inventory", "--save-plan", "plan.toml", "--output", "table"], "--output", "nothing is run"),
         (&["inventory", "--save-plan", "plan.toml", "--quiet"], "--quiet", "nothing is run"),
@@ -1191,7 +1188,7 @@ fn a_result_that_was_changed_is_not_gone_on_with() {
     let said = with("/plan/durability", serde_json::json!([]));
     assert!(said.contains("durability must not be empty"), "{said}");
     let said = with("/cells/1/clients", serde_json::json!(1));
-    assert!(said.contains("other cells of its plan"), "{said}");
+    assert!(said.contains("other cells from its plan"), "{said}");
     let said = with("/machine/cores", serde_json::json!(1234));
     assert!(said.contains("another machine") && said.contains("1234 cores"), "{said}");
 }

@@ -87,7 +87,7 @@ fn one_run_a_side_is_inconclusive_and_several_rule() {
     }
     let gate = ["--fail-if", "throughput<0.99"];
     let single = bench.run(&[&["compare", "a/1.json", "b/1.json"][..], &gate].concat()).expect(7);
-    for part in ["two runs of the same differ by more", "×1.00", "one run a side", "--run"] {
+    for part in ["two runs of the same plan differ by more", "×1.00", "one run a side", "--run"] {
         assert!(single.stdout.contains(part), "{part}:\n{}", single.stdout);
     }
     let several = bench.run(&[&["compare", "a", "b"][..], &gate].concat()).expect(0);
@@ -99,7 +99,7 @@ fn one_run_a_side_is_inconclusive_and_several_rule() {
     let twice = bench.run(&["compare", "a", "a/1.json"]).expect(2);
     assert!(twice.stderr.contains("are the same run"), "{}", twice.stderr);
     let idle = bench.run(&["compare", "a", "b", "--between-runs", "3%"]).expect(2);
-    assert!(idle.stderr.contains("only where there is one run a side"), "{}", idle.stderr);
+    assert!(idle.stderr.contains("only with one run a side"), "{}", idle.stderr);
     fs::create_dir(bench.path("empty")).unwrap();
     let empty = bench.run(&["compare", "empty", "b"]).expect(2);
     assert!(empty.stderr.contains("there is no result in empty"), "{}", empty.stderr);
@@ -209,7 +209,7 @@ fn a_report_is_a_page_markdown_or_csv() {
     // a result that was meant to be shown is not written over
     let before = fs::read(bench.path(&file)).unwrap();
     let ended = bench.run(&["report", "--html", &file, &file]).expect(2);
-    assert!(ended.stderr.contains("would write over a result"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("would overwrite a result"), "{}", ended.stderr);
     fs::copy(bench.path(&file), bench.path("plain")).unwrap();
     bench.run(&["report", "plain", "--csv", "./plain"]).expect(2);
     for file in [&file, "plain"] {

@@ -252,7 +252,7 @@ fn an_embedded_store_is_killed_in_a_process_of_its_own() {
                 assert!(trial(cell)["reconnects"].as_u64().unwrap() > 0, "{cell:#}");
             }
         }
-        assert!(ended.stdout.contains("was kept in a process of its own, so that it could be killed"));
+        assert!(ended.stdout.contains("ran in a process of its own, so that it could be killed"));
     }
     // commits that stay in the process until the journal's buffer is full
     with_more_time(300, |millis| {
@@ -468,7 +468,7 @@ fn a_server_that_restarts_unasked_is_not_accused() {
         let restart = &trial(cell)["restarts"][0];
         assert_eq!(restart["member"], "server", "{cell:#}");
         assert!(restart["unserved_from_seconds"].is_number(), "{restart:#}");
-        assert!(!ended.stdout.contains("against what was promised"), "{}", ended.stdout);
+        assert!(!ended.stdout.contains("despite a promise"), "{}", ended.stdout);
         let is_lost = found(cell, "durability") > 0 && ended.stdout.contains(told);
         if is_lost { Ok(()) } else { Err(ended.stdout) }
     });

@@ -270,7 +270,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--architecture", "direct", "--queue", "memory"], "there is no queue"),
         (&["--sink-connections", "9"], "each collector has one"),
         (&["--entries-per-request", "7"], "a multiple of entries_per_request"),
-        (&["--ramp", "soon"], "is no length of time"),
+        (&["--ramp", "soon"], "is not a length of time"),
     ];
     for (words, said) in cases {
         let ended = bench.run(&[&["run", "logs"], words].concat()).expect(2);

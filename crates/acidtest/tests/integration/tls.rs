@@ -432,7 +432,7 @@ fn a_client_proves_who_it_is() {
         let (asked, refusal) = match subject.name {
             "redis" => {
                 redis_asks(&address);
-                (address.clone(), "the server wants to see a certificate of the client's")
+                (address.clone(), "the server asks for a client certificate")
             }
             "mysql" => {
                 let make = "CREATE USER ann@127.0.0.1 IDENTIFIED BY 'hunter2' REQUIRE X509";

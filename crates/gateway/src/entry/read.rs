@@ -235,7 +235,7 @@ impl<'a> Loose<'a> {
         let level = text("level", self.level)?;
         let level = Level::named(&level).ok_or_else(|| {
             let names: Vec<&str> = Level::ALL.into_iter().map(Level::name).collect();
-            (Some("level"), format!("\"{}\" is none of {}", shown(&level), names.join(", ")))
+            (Some("level"), format!("\"{}\" is not one of {}", shown(&level), names.join(", ")))
         })?;
         let application = bounded("application", text("application", self.application)?, APPLICATION)?;
         if application.trim().is_empty() {
@@ -306,7 +306,7 @@ fn moment(text: &str) -> Result<i64, String> {
 }
 
 fn no_moment(text: &str) -> String {
-    format!("\"{}\" is not a moment by RFC 3339, such as 2026-11-23T10:15:00.123Z", shown(text))
+    format!("\"{}\" is not a time by RFC 3339, such as 2026-11-23T10:15:00.123Z", shown(text))
 }
 
 fn out_of_years(text: &str) -> String {
@@ -580,7 +580,7 @@ mod tests {
             (
                 with("Warn", "loud"),
                 Some("level"),
-                "\"loud\" is none of trace, debug, info, warn, error, fatal",
+                "\"loud\" is not one of trace, debug, info, warn, error, fatal",
             ),
             (with("\"Warn\"", "3"), Some("level"), "must be a string, not a number"),
             (with("\"low\"", "[\"low\"]"), Some("message"), "must be a string, not an array"),
@@ -591,9 +591,9 @@ mod tests {
             (with("a-1", "a 1"), Some("id"), "must be 1 to 64"),
             (with("a-1", ""), Some("id"), "must be 1 to 64"),
             (with("\"a-1\"", "null"), Some("id"), "must be a string, not null"),
-            (with("2026", "yesterday"), Some("timestamp"), "is not a moment"),
-            (with("2026-11", "2026-13"), Some("timestamp"), "is not a moment"),
-            (with("+01:00", ""), Some("timestamp"), "is not a moment"),
+            (with("2026", "yesterday"), Some("timestamp"), "is not a time"),
+            (with("2026-11", "2026-13"), Some("timestamp"), "is not a time"),
+            (with("+01:00", ""), Some("timestamp"), "is not a time"),
             (with("2026", "1969"), Some("timestamp"), "is not in the years"),
             (with("}", r#","level":"info"}"#), Some("level"), "is there twice"),
             (with("message", "mesage"), None, "there is no field \"mesage\"; did you mean \"message\"?"),
@@ -681,7 +681,7 @@ mod tests {
             "2026-11-23T10:15:0\u{e4}Z",
             "",
         ] {
-            assert!(moment(text).unwrap_err().contains("is not a moment"), "{text}");
+            assert!(moment(text).unwrap_err().contains("is not a time"), "{text}");
         }
         for text in ["1969-12-31T23:59:59.9999999Z", "9999-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
             assert!(moment(text).unwrap_err().contains("the years 1970 to 9998"), "{text}");

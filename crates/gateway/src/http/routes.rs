@@ -72,7 +72,7 @@ async fn route(
     if *request.method() != allowed && !is_head {
         let mut answer = Problem::new(
             StatusCode::METHOD_NOT_ALLOWED,
-            "this path takes another method",
+            "this path has another method",
             format!("{} takes {allowed}", request.uri().path()),
         )
         .none_taken()
@@ -102,7 +102,7 @@ async fn route(
 
 fn ready(service: &Service) -> Result<Answer, Problem> {
     let what = if service.authenticator.is_some() {
-        "the gateway takes no entries"
+        "the gateway accepts no entries"
     } else {
         "the collector stores nothing"
     };
@@ -194,7 +194,7 @@ async fn authenticated(
         tracing::warn!(%peer, path, untold_requests = untold, "a request is refused: {why}");
     }
     user.map_err(|denied| match denied {
-        Denied::Token(why) => Problem::new(StatusCode::UNAUTHORIZED, "the token is not good", why),
+        Denied::Token(why) => Problem::new(StatusCode::UNAUTHORIZED, "the token is invalid", why),
         Denied::Away(why) => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "users cannot be looked up", why.to_string())
         }
@@ -262,7 +262,7 @@ async fn logs(service: &Service, peer: SocketAddr, request: Request<Incoming>) -
             failed.map_or(Ok(()), |why| {
                 Err(Problem::new(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "the database does not take entries",
+                    "the database does not accept entries",
                     format!("{why}; {AGAIN}"),
                 ))
             })
@@ -287,7 +287,7 @@ fn tell_refused(service: &Service, user: &str, body: &Body<'_>) {
             of = body.count,
             first = first.to_string(),
             untold_requests = untold,
-            "entries are refused for what they say, and the answer names them"
+            "entries are refused for their content; the answer names them"
         );
     }
 }
@@ -335,7 +335,7 @@ fn idempotency_key(request: &Request<Incoming>) -> Result<Option<String>, Proble
     key.map(Some).ok_or_else(|| {
         Problem::new(
             StatusCode::BAD_REQUEST,
-            "the Idempotency-Key is not good",
+            "the Idempotency-Key is invalid",
             format!("send one, of 1 to {KEY} printable letters of ASCII without quotes and backslashes"),
         )
     })
@@ -379,8 +379,8 @@ fn unread_body(service: &Service, unread: &Unread) -> Problem {
         ),
         Unread::TooSlow => problem(
             StatusCode::REQUEST_TIMEOUT,
-            "the body comes too slowly",
-            format!("all of it must come within {} s", service.limits.body_time.as_secs_f64()),
+            "the body arrives too slowly",
+            format!("all of it must arrive within {} s", service.limits.body_time.as_secs_f64()),
         ),
         Unread::NoRoom => problem(
             StatusCode::TOO_MANY_REQUESTS,

@@ -200,9 +200,7 @@ impl Batch {
         for part in &self.parts {
             let Some(record) = entry::decode(&part.record) else {
                 // its checksum is good, and a gateway that writes others gives its segments another name
-                tracing::error!(
-                    "a record of the queue makes no sense, and is not stored: a defect of acidtest"
-                );
+                tracing::error!("a record of the queue is invalid and is not stored: a defect of acidtest");
                 continue;
             };
             let (user, received) = (record.user, record.received);

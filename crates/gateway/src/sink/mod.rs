@@ -211,8 +211,8 @@ impl Tables {
             table.split_once('.').map_or((None, table), |(schema, name)| (Some(schema), name));
         if !is_name(name) || schema.is_some_and(|schema| !is_name(schema)) {
             return Err(Error::Usage(format!(
-                "\"{table}\" is no name for a table here: use up to 48 small letters, digits and _, no digit first, and \
-                 with PostgreSQL perhaps a schema and a dot before"
+                "\"{table}\" is not a valid name for a table: use up to 48 lower-case letters, digits and _, no digit \
+                 first, and with PostgreSQL optionally a schema and a dot before"
             )));
         }
         Ok(Self { entries: table.to_owned(), refused: format!("{table}_refused") })

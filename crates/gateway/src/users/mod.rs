@@ -87,7 +87,7 @@ impl Users {
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         if let Some(odd) = schema.filter(|schema| schema.is_empty() || !schema.bytes().all(is_plain)) {
             return Err(Error::Usage(format!(
-                "\"{odd}\" is no name for a schema here: use lower-case letters, digits and _"
+                "\"{odd}\" is not a valid name for a schema: use lower-case letters, digits and _"
             )));
         }
         match address.scheme.as_str() {

@@ -689,7 +689,7 @@ impl RunResult {
                 }
             }
             Ended::Broke => "a promise is broken".to_owned(),
-            Ended::Unknown => "it could not be told".to_owned(),
+            Ended::Unknown => "inconclusive".to_owned(),
             Ended::BenchLimited => "the bench could not offer it".to_owned(),
             Ended::MachineLimited => {
                 "machine-limited: other programs used a quarter of it or more".to_owned()

@@ -202,8 +202,8 @@ mod tests {
         assert_eq!(u32::listed("2..4"), Ok(vec![2, 3, 4]));
         assert_eq!(u32::listed("16"), Ok(vec![16]));
         for (text, said) in [
-            ("5..3", "holds nothing"),
-            ("1..9:0", "holds nothing"),
+            ("5..3", "is empty"),
+            ("1..9:0", "is empty"),
             ("4294967296", "4294967296 is not in 0..=4294967295"),
             ("00", "no number begins with 0"),
             ("1..1000000", "more than"),

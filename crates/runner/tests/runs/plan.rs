@@ -69,7 +69,7 @@ fn what_a_store_lacks_is_refused_with_its_reason_and_what_it_has() {
     let grid = checked(&skipped, &targets).unwrap();
     assert_eq!((grid.cells.len(), grid.left_out.len()), (1, 1));
     assert_eq!(grid.cells[0].lock, Lock::None);
-    refused(&Plan { skip_unsupported: true, ..soft }, &targets, &["nothing of the plan can be done"]);
+    refused(&Plan { skip_unsupported: true, ..soft }, &targets, &["nothing in the plan can be run"]);
 }
 
 /// An option is refused where no cell heeds it, and accepted where one does.

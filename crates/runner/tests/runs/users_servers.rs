@@ -76,7 +76,7 @@ fn a_second_namespace_takes_no_name_that_another_run_has() {
     // a user who may not make it is told why it is needed
     store.told.fail(Step::Create, store.told.taken(Step::Create) + 2);
     let said = errors(run(&plan(1)));
-    let needed = "on the same server, and has \"acidtest\" there, so that this one needs \"acidtest_3\"";
+    let needed = "on the same server and uses \"acidtest\" there, so this one needs \"acidtest_3\"";
     assert!(matches!(&said[..], [one] if one.contains(needed)), "{said:?}");
 }
 

@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn a_gateway_that_does_not_store_there_is_told_with_a_remedy() {
         let of = |answers| sent(answers, 0, (0, 0)).0.unwrap_err();
-        let denied = of(&[(401, r#"{"title":"the token is not good","detail":"nobody has it"}"#)]);
-        assert!(denied.contains("HTTP 401: the token is not good: nobody has it"), "{denied}");
+        let denied = of(&[(401, r#"{"title":"the token is invalid","detail":"nobody has it"}"#)]);
+        assert!(denied.contains("HTTP 401: the token is invalid: nobody has it"), "{denied}");
         assert!(denied.contains("ACIDTEST_TOKEN"), "{denied}");
         let collector =
             of(&[(404, r#"{"title":"this is a collector","detail":"send entries to a gateway"}"#)]);

@@ -335,7 +335,7 @@ mod tests {
         let fewer = [102, 3].map(|acknowledged| GatewayState { acknowledged, ..all });
         let others = [8, 9].map(|instance| GatewayState { instance, ..all });
         for other in fewer.into_iter().chain(others) {
-            assert!(told(LogQueue::Disk, 2, other).contains("started anew"));
+            assert!(told(LogQueue::Disk, 2, other).contains("restarted"));
         }
     }
 }

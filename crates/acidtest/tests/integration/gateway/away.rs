@@ -100,7 +100,7 @@ fn a_database_that_accepts_and_says_nothing_is_given_up() {
         // somebody has connected meanwhile, and waits for a word
         thread::sleep(Duration::from_secs(1));
         wire.be_silent(false);
-        until("entries are taken", || post("after") == 202);
+        until("entries are accepted", || post("after") == 202);
         until("it is ready", || gateway.http().get("/readyz", "").unwrap().status == 200);
         gateway.wait_until_stored();
         let stored = entries(&sink.address());
@@ -136,7 +136,7 @@ fn direct_goes_on_when_its_connections_were_lost() {
     sink.server.as_mut().unwrap().kill();
     assert_eq!(post("c"), 503);
     let answer = gateway.http().get("/readyz", "").unwrap().expect(503);
-    assert!(answer.body.contains("takes no entries"), "{answer:?}");
+    assert!(answer.body.contains("accepts no entries"), "{answer:?}");
     sink.server.as_mut().unwrap().restart();
     until("it is ready again", || gateway.http().get("/readyz", "").unwrap().status == 200);
     assert_eq!(post("d"), 201);
@@ -181,5 +181,8 @@ fn no_more_connections_are_taken_than_files_can_be_open() {
     gateway.wait_until_stored();
     drop(idle);
     let (code, said) = gateway.stop();
-    assert!(code == Some(0) && said.contains("at most 48 connections are taken instead of 20000"), "{said}");
+    assert!(
+        code == Some(0) && said.contains("at most 48 connections are accepted instead of 20000"),
+        "{said}"
+    );
 }

@@ -125,7 +125,7 @@ fn gateways_and_collectors_share_a_queue(queue: &Queue<'_>) {
     http.get("/", "x-forwarded-for: 10.0.0.1\r\n").unwrap().expect(403);
     let stopped = collectors.map(Collector::stop).into_iter().chain(gateways.map(Gateway::stop));
     for (code, said) in stopped {
-        assert!(code == Some(0) && said.contains("what is not stored waits in the broker"), "{said}");
+        assert!(code == Some(0) && said.contains("entries that are not stored wait in the broker"), "{said}");
     }
     sink.end();
 }
@@ -196,7 +196,11 @@ fn a_strangers_message_is_kept_aside(queue: &Queue<'_>) {
     until("nothing waits", || queue.waiting() == 0);
     let (code, said) = gateway.stop();
     assert_eq!(code, Some(0));
-    assert_eq!(said.matches("is no gateway's, or not as it was sent: it is kept aside").count(), 4, "{said}");
+    assert_eq!(
+        said.matches("is not a gateway's, or not as it was sent: it is put aside").count(),
+        4,
+        "{said}"
+    );
     assert_eq!((queue.waiting(), broker::waiting(address, "strangers_aside")), (0, 4));
 }
 
@@ -207,7 +211,7 @@ fn a_queue_that_is_removed_is_made_anew(queue: &Queue<'_>) {
     broker::remove(queue.broker.server.address(), queue.name);
     let mut http = gateway.http();
     let mut sent = 0;
-    until("entries are taken", || {
+    until("entries are accepted", || {
         sent += 1;
         http.post(&gateway.token, JSON, &entry(&sent.to_string(), "a")).unwrap().status == 202
     });
@@ -216,7 +220,7 @@ fn a_queue_that_is_removed_is_made_anew(queue: &Queue<'_>) {
         entries(&sink.address()).iter().any(|row| row.id == sent.to_string())
     });
     let (code, said) = gateway.stop();
-    assert!(code == Some(0) && said.contains("is gone, with all that waited in it"), "{said}");
+    assert!(code == Some(0) && said.contains("is gone, with everything that waited in it"), "{said}");
 }
 
 /// A queue with other settings is not used; nor is one that nobody has made.
@@ -225,7 +229,7 @@ fn a_queue_with_other_settings_is_refused(queue: &Queue<'_>) {
     let address = queue.broker.text();
     let (code, said) =
         Collector::refused(&["--queue", &address, "--queue-name", queue.name, "--sink", &sink.text()]);
-    assert!(code == Some(3) && said.contains("start a gateway with it first"), "{said}");
+    assert!(code == Some(3) && said.contains("first start a gateway with it"), "{said}");
     let server = queue.broker.server.address();
     let settings = [
         ("storage", json!("memory")),
@@ -308,7 +312,7 @@ fn a_broker_that_is_away_acknowledges_nothing(broker: &mut Broker) {
     http.post(&gateway.token, JSON, &entry("away", "a")).unwrap().expect(202);
     wait_for(&sink, 2);
     let (code, said) = gateway.stop();
-    assert!(code == Some(0) && said.contains("the broker takes entries again"), "{said}");
+    assert!(code == Some(0) && said.contains("the broker accepts entries again"), "{said}");
 }
 
 #[test]

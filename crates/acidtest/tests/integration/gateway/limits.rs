@@ -235,7 +235,7 @@ fn a_full_queue_answers_429_and_loses_nothing() {
         }
         holder.execute_batch("ROLLBACK").unwrap();
         until("there is room again", || gateway.http().get("/readyz", "").unwrap().status == 200);
-        until("entries are taken again", || {
+        until("entries are accepted again", || {
             http.post(&gateway.token, JSON, &entry("last", "a")).unwrap().status == 202
         });
         gateway.wait_until_stored();
@@ -285,7 +285,7 @@ fn a_full_disk_answers_503_and_loses_nothing() {
     fs::remove_file(&filler).unwrap();
     // also where nobody sends any more, because it is not ready
     until("there is room", || gateway.http().get("/readyz", "").unwrap().status == 200);
-    until("entries are taken again", || {
+    until("entries are accepted again", || {
         http.post(&gateway.token, JSON, &entry("after", "a")).unwrap().status == 202
     });
     gateway.wait_until_stored();
@@ -293,7 +293,10 @@ fn a_full_disk_answers_503_and_loses_nothing() {
     assert_eq!(stored.len(), acknowledged + 1);
     assert!(stored.iter().any(|row| row.id == "after"));
     let said = gateway.stop().1;
-    assert!(said.contains("a segment cannot be made") && said.contains("entries are taken again"), "{said}");
+    assert!(
+        said.contains("a segment cannot be made") && said.contains("entries are accepted again"),
+        "{said}"
+    );
 }
 
 /// A disk on which nothing can be written, by a limit of the size of files: at the start and later, it is told, and it goes
@@ -357,7 +360,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         (&["--architecture", "direct", "--partial", "reject"], 2, "--partial has no effect"),
         (&["--sink-connections", "10"], 2, "--sink-connections has no effect with --architecture queued"),
         (&["--collectors", "2"], 2, "SQLite takes one transaction at a time"),
-        (&["--head-timeout", "0s"], 2, "in no time nothing could be done"),
+        (&["--head-timeout", "0s"], 2, "the time must be above 0"),
         (&["--max-connections", "0"], 2, "--max-connections"),
         (&["--table", "Robert'); DROP TABLE"], 2, "is no name for a table"),
         (&["--sink", "sqlite:/dev/null/x"], 3, "/dev/null/x"),

@@ -109,7 +109,7 @@ fn a_wrong_token_or_table_is_found_before_the_clients_come() {
     };
     let denied = run("nobody", "acidtest_logs");
     assert!(
-        denied.contains("HTTP 401: the token is not good") && denied.contains("ACIDTEST_TOKEN"),
+        denied.contains("HTTP 401: the token is invalid") && denied.contains("ACIDTEST_TOKEN"),
         "{denied}"
     );
     let missing = run(&gateway.token, "others");
@@ -136,14 +136,17 @@ fn what_a_running_gateway_needs_is_said() {
         (&with_password, "http://HOST:PORT"),
         (&["--gateway", url], "stores in a database of your own"),
         (&["--gateway", url, "--store", "sqlite:a"], "ACIDTEST_TOKEN"),
-        (&["--gateway", url, "--store", "sqlite:a", "--queue", "memory"], "is what it was started as"),
+        (
+            &["--gateway", url, "--store", "sqlite:a", "--queue", "memory"],
+            "has the settings that it was started with",
+        ),
         (
             &["--gateway", url, "--store", "sqlite:a", "--fault", "kill:gateway@1s"],
             "unless --gateway names another",
         ),
         (&["--gateway", "https://a/logs", "--store", "sqlite:a"], "https://HOST:PORT"),
         (&["--gateway", "https://a", "--store", "sqlite:a", "--tls", "on"], "--tls has no effect"),
-        (&["--table", "a"], "a gateway that the run starts has a table of its own"),
+        (&["--table", "a"], "a gateway that the run starts has its own table"),
     ];
     for (words, said) in cases {
         let mut command = bench.command(&[&["run", "logs"], words].concat());

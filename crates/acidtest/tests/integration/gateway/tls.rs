@@ -159,8 +159,8 @@ fn a_certificate_that_cannot_be_used_is_refused() {
         (&["--tls-cert", &chain][..], "--tls-key"),
         (&["--tls-key", &key], "--tls-cert"),
         (&["--tls-cert", "nowhere.pem", "--tls-key", &key], "cannot read nowhere.pem (--tls-cert)"),
-        (&["--tls-cert", &key, "--tls-key", &key], "holds no certificates"),
-        (&["--tls-cert", &chain, "--tls-key", &chain], "holds no private key"),
+        (&["--tls-cert", &key, "--tls-key", &key], "holds no readable certificates"),
+        (&["--tls-cert", &chain, "--tls-key", &chain], "holds no readable private key"),
         (&["--tls-cert", &issuer, "--tls-key", &key], "does not belong to the certificate"),
     ] {
         let (code, said) = Gateway::refused(words);
@@ -191,7 +191,7 @@ fn a_run_reaches_a_gateway_with_tls() {
     let port = address.rsplit(':').next().unwrap();
     for (url, words) in [
         (format!("https://{address}?sslrootcert={other}"), ["was not issued by", "sslrootcert"]),
-        (format!("https://[::1]:{port}?sslrootcert={issuer}"), ["nobody takes connections", "--gateway"]),
+        (format!("https://[::1]:{port}?sslrootcert={issuer}"), ["nothing accepts connections", "--gateway"]),
         (format!("http://{address}"), ["this port is for https", "write https:// in the address"]),
         (format!("https://{address}?sslrootcert=nowhere.pem"), ["cannot read nowhere.pem", "check the path"]),
     ] {

@@ -249,7 +249,7 @@ fn a_failing_store_and_a_stopped_run_are_seen() {
     page.until("['running', 'waiting'].includes(document.querySelector('#state')?.innerText)");
     let waits = server.run(&plan(200));
     page.open(&url(&server, &waits.replace("/api", "")));
-    assert!(page.text("#about").contains("1 run comes before it"));
+    assert!(page.text("#about").contains("1 run is ahead of it"));
     server.delete(&format!("/api{path}"));
     page.until("document.querySelector('#state')?.innerText === 'done'");
     page.assert_content(&server.address);
@@ -322,7 +322,10 @@ fn a_run_of_the_command_line_is_seen_while_it_is_made() {
     let run = format!("/api/runs/{id}");
     for answer in [server.delete(&run), server.post(&format!("{run}/resume"), &json!({}))] {
         let refused = answer.expect(409).json();
-        assert!(refused["detail"].as_str().unwrap().contains("the command line has made it"), "{refused}");
+        assert!(
+            refused["detail"].as_str().unwrap().contains("it was started on the command line"),
+            "{refused}"
+        );
     }
     made.kill().unwrap();
     made.wait().unwrap();

@@ -238,7 +238,7 @@ fn a_server_that_ends_has_its_run_stopped() {
     let twin = bench.run(&["serve", "--listen", "127.0.0.1:0"]).expect(1).stderr;
     assert!(twin.contains("another acidtest serves results already"), "{twin}");
     let ended = server.end("INT").expect(0);
-    assert!(ended.stderr.contains("a run that is being made is stopped"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the current run is stopped"), "{}", ended.stderr);
     bench.assert_clean();
     let server = Server::start(&bench, &[]);
     assert_eq!(server.state(&run), "cut_off");

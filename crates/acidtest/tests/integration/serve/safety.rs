@@ -255,7 +255,7 @@ fn bodies_readers_and_waiting_runs_are_bounded() {
     let all: Vec<String> = (0..100).map(|_| server.run(&plan(60_000))).collect();
     let full = server.post("/api/runs", &plan(100)).expect(429);
     assert!(
-        header(&full.head, "retry-after").is_some() && full.body.contains("100 runs wait already"),
+        header(&full.head, "retry-after").is_some() && full.body.contains("100 runs are waiting already"),
         "{full:?}"
     );
     let trigger = json!({"threads": 1, "load": 1, "timeInMilis": 1, "transactional": false, "durable": false, "requestType": "READ"});

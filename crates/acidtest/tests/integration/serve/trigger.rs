@@ -35,7 +35,7 @@ fn load_is_the_share_of_time_in_which_clients_work() {
 fn what_the_trigger_cannot_do_is_refused_by_name() {
     let bench = Bench::new();
     let server = Server::start(&bench, &[]);
-    let sentence = "load is the share of the time in which each client works, above 0 to 1";
+    let sentence = "load is the share of the time that each client works, above 0 and at most 1";
     for (store, changed, status, pointer, said) in [
         ("sqlite", json!({"load": 0}), 422, "/load", sentence),
         ("sqlite", json!({"load": 1.5}), 422, "/load", sentence),
@@ -54,8 +54,8 @@ fn what_the_trigger_cannot_do_is_refused_by_name() {
         ("sqlite", json!({"threads": -5}), 422, "/threads", "threads must be a whole number"),
         ("sqlit", json!({}), 422, "", "did you mean \"sqlite\"?"),
         ("rmqq", json!({}), 422, "", "did you mean \"rmq\"?"),
-        ("rmq", json!({"requestType": "WRITE", "load": 0.5}), 422, "", "nobody confirms"),
-        ("rmq", json!({"requestType": "MODIFY"}), 422, "/requestType", "is not modified"),
+        ("rmq", json!({"requestType": "WRITE", "load": 0.5}), 422, "", "unconfirmed messages"),
+        ("rmq", json!({"requestType": "MODIFY"}), 422, "/requestType", "cannot be modified"),
         ("..%2F..%2Fetc%2Fpasswd", json!({}), 422, "", "there is no store"),
     ] {
         let problem =

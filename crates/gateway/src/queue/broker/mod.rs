@@ -308,7 +308,7 @@ async fn open(address: &Address, name: &str, for_what: Use) -> Result<(Box<dyn B
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
         return Err(Error::Usage(format!(
-            "\"{name}\" is no name for a queue here: use up to 64 letters, digits, _ and -"
+            "\"{name}\" is not a valid name for a queue: use up to 64 letters, digits, _ and -"
         )));
     }
     match address.scheme.as_str() {
@@ -319,8 +319,8 @@ async fn open(address: &Address, name: &str, for_what: Use) -> Result<(Box<dyn B
         other => {
             let _ = for_what;
             Err(Error::Usage(format!(
-                "a queue is on disk, in memory, or in a broker that is in this build; {other}: is none of these\n  remedy: \
-                 --queue disk, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222"
+                "a queue is on disk, in memory, or in a broker that is in this build; {other} is not one of these\n  \
+                 remedy: --queue disk, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222"
             )))
         }
     }

@@ -144,8 +144,8 @@ impl Nats {
             }
             Err(error) if is(&error, ApiError::STREAM_NOT_FOUND) => {
                 return Err(Error::Unreached(format!(
-                    "there is no stream {stream} at {address}\n  remedy: start a gateway with it first, which makes it, or \
-                     check --queue-name"
+                    "there is no stream {stream} at {address}\n  remedy: first start a gateway with it, which creates it, \
+                     or check --queue-name"
                 )));
             }
             Err(error) => return Err(unreached(broker.server.failed(doing)(error))),
@@ -198,7 +198,7 @@ impl Nats {
 
     /// Whether a stream that is there keeps what is acknowledged, and takes entries.
     fn checked(&self, config: &StreamConfig) -> Result<(), String> {
-        let size = format!("the --queue-size that it was made with, {} bytes, or ", config.max_bytes);
+        let size = format!("the --queue-size that it was created with, {} bytes, or ", config.max_bytes);
         let (wrong, size) = match config {
             StreamConfig { storage, .. } if storage != "file" => ("is not in files", ""),
             StreamConfig { retention, .. } if retention != "workqueue" => {
@@ -292,7 +292,7 @@ impl Nats {
         let request = self.named_consumer("CONSUMER.DELETE");
         api.ask::<Value>(&request, &Value::Null).await.map_err(words)?;
         Err(format!(
-            "the consumer has handed out nothing for {} s, although {messages} messages are there: it is made anew",
+            "the consumer has delivered nothing for {} s, although {messages} messages are there: it is created again",
             STUCK.as_secs()
         ))
     }
@@ -318,7 +318,7 @@ impl Broker for Nats {
                 Err(error) if is(&error, ApiError::STREAM_NOT_FOUND) => {
                     tracing::error!(
                         stream = self.stream,
-                        "the stream is gone, with all that waited in it: it is made anew"
+                        "the stream is gone, with everything that waited in it: it is created again"
                     );
                     sleep(REMOVED).await;
                     self.make(&mut api).await.map_err(words)?;
@@ -378,7 +378,7 @@ impl Broker for Nats {
             match answers.pop() {
                 Some(Answered { answer: Answer::Kept, .. }) => Ok(()),
                 answered => Err(format!(
-                    "the stream {}, for messages that make no sense, takes no more ({answered:?}): empty it",
+                    "the stream {} for invalid messages takes no more ({answered:?}): empty it",
                     publisher.subject
                 )),
             }
@@ -596,7 +596,7 @@ fn look(message: &protocol::Message<'_>) -> Came {
         },
         // 409 says that the next message is beyond the bytes that were asked for, or that there is no consumer any more
         (Some((409, words)), _) if words.contains("Consumer Deleted") || words.contains("Shutdown") => {
-            Came::Refusal(format!("the server hands out nothing: {words}"))
+            Came::Refusal(format!("the server delivers nothing: {words}"))
         }
         (Some((code, _)), Some(number)) if ENDED.contains(&code) => Came::End(number),
         (Some((503, _)), _) => Came::Refusal("the stream is gone".to_owned()),

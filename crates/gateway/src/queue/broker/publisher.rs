@@ -115,7 +115,7 @@ async fn publish(shared: Arc<Shared>, mut incoming: mpsc::UnboundedReceiver<Outg
         let why = match connect(&shared).await {
             Ok(publisher) => {
                 if shared.state().unpublished.take().is_some() {
-                    tracing::info!("the broker takes entries again");
+                    tracing::info!("the broker accepts entries again");
                 }
                 let mut flight = Flight::default();
                 match serve(&shared, publisher, &mut incoming, &mut flight).await {
@@ -129,7 +129,8 @@ async fn publish(shared: Arc<Shared>, mut incoming: mpsc::UnboundedReceiver<Outg
             Err(why) => why,
         };
         if shared.state().unpublished.replace(why.clone()).is_none() {
-            tracing::error!(broker = shared.address, error = %why, "the broker takes no entries: they are answered with 503");
+            tracing::error!(broker = shared.address, error = %why, "the broker accepts no entries: requests are answered \
+                                                                    with 503");
         }
         // what came meanwhile was not sent
         while let Ok(outgoing) = incoming.try_recv() {

@@ -66,7 +66,7 @@ impl RabbitMq {
         match look(&mut connection, queue).await.map_err(failed)? {
             None if most_bytes.is_none() => {
                 return Err(Error::Unreached(format!(
-                    "there is no queue {queue} at {address}\n  remedy: start a gateway with it first, which makes it, or \
+                    "there is no queue {queue} at {address}\n  remedy: first start a gateway with it, which creates it, or \
                      check --queue-name"
                 )));
             }
@@ -106,8 +106,8 @@ impl RabbitMq {
         match answered(connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK)).await {
             Ok(_) => Ok(()),
             Err(amqp::Error::Closed { code: 406, text, .. }) => Err(format!(
-                "the queue {} is there with other settings ({text})\n  remedy: the --queue-size that it was made with, if it is \
-                 that, or another --queue-name",
+                "the queue {} exists with other settings ({text})\n  remedy: use the --queue-size that it was created \
+                 with, or another --queue-name",
                 self.queue
             )),
             Err(error) => Err(error.to_string()),
@@ -119,7 +119,7 @@ impl RabbitMq {
         self.declare().await?;
         tracing::info!(
             queue = self.queue,
-            "the queue is made; entries are taken in {} s, because a younger one may lose what it has confirmed",
+            "the queue is created; entries are accepted in {} s, because a younger queue may lose what it has confirmed",
             YOUNG.as_secs()
         );
         sleep(YOUNG).await;
@@ -181,7 +181,7 @@ impl Broker for RabbitMq {
                 None => {
                     tracing::error!(
                         queue = self.queue,
-                        "the queue is gone, with all that waited in it: it is made anew"
+                        "the queue is gone, with everything that waited in it: it is created again"
                     );
                     self.make().await?;
                     connection = self.connect().await?;
@@ -232,9 +232,7 @@ impl Broker for RabbitMq {
                 match answered(connection.event()).await.map_err(words)? {
                     Event::Confirmed { .. } => break,
                     Event::Refused { .. } | Event::Returned { .. } => {
-                        return Err(format!(
-                            "the queue {aside}, for messages that make no sense, takes no more: empty it"
-                        ));
+                        return Err(format!("the queue {aside} for invalid messages is full: empty it"));
                     }
                     _ => {}
                 }

@@ -184,7 +184,7 @@ async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window
         tokio::select! {
             received = consumer.next(room), if !shared.is_closed() => {
                 if room == 0 {
-                    return Err("the broker hands out more than it was asked for".to_owned());
+                    return Err("the broker delivers more than was requested".to_owned());
                 }
                 match put(shared, window, &mut end, received?.into()).await? {
                     Put::Received(received) => window.messages().push_back(received),
@@ -235,7 +235,7 @@ async fn put(shared: &Shared, window: &Window, end: &mut u64, message: Bytes) ->
             let bytes = message.len();
             tracing::error!(
                 bytes,
-                "a message of the queue is no gateway's, or not as it was sent: it is kept aside"
+                "a message in the queue is not a gateway's, or not as it was sent: it is put aside"
             );
             return Ok(Put::Aside);
         }

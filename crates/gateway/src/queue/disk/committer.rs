@@ -92,7 +92,7 @@ impl Committer {
     fn look_for_room(&mut self) {
         self.shared.remove_stored();
         if self.segment.is_some() || self.make_room(0).is_ok() {
-            tracing::info!("entries are taken again");
+            tracing::info!("entries are accepted again");
             self.shared.state().trouble = None;
         }
     }
@@ -236,7 +236,7 @@ impl Committer {
         let mut state = self.shared.state();
         // told once, not for each request
         if state.trouble.is_none() {
-            tracing::error!(%error, "{what}: entries are answered with 503 until this is mended");
+            tracing::error!(%error, "{what}: requests are answered with 503 until this is fixed");
         }
         state.trouble = Some(error.to_string());
         PutError::Failed(error.to_string())

@@ -304,7 +304,7 @@ impl DiskQueue {
             return PutError::Failed(format!("it was not synced within {} s", patience.as_secs_f64()));
         };
         if !mem::replace(&mut state.is_stall_told, true) {
-            tracing::error!("{why}: entries are answered with 503 until it does");
+            tracing::error!("{why}: requests are answered with 503 until it does");
         }
         PutError::Failed(why)
     }
