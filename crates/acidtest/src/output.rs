@@ -35,7 +35,7 @@ impl ResultFile {
         match fs::metadata(out) {
             Ok(there) if is_json && there.is_file() => refused("exists already and would be overwritten"),
             Ok(there) if !is_json && !there.is_dir() => {
-                refused("is neither a folder nor does its name end in .json")
+                refused("is not a folder, and its name does not end in .json")
             }
             _ if is_json => Self::prepare(out.to_owned()),
             _ => Self::prepare(out.join(format!("{run}-{workload}.json"))),

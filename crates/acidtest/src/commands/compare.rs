@@ -199,7 +199,8 @@ async fn run_and_compare(compare: &Compare, b: &Path) -> Result<Status, Failure>
 fn to_run(turn: &Turn<'_>) -> Result<Option<Order>, Failure> {
     if turn.plan.extension().is_none_or(|extension| extension != "toml") {
         return Err(Failure::Usage(format!(
-            "--run takes two plan files (*.toml), and {} is none\n  remedy: write one with acidtest run ... --save-plan FILE",
+            "--run takes two plan files (*.toml), and {} is not one\n  remedy: write one with acidtest run ... --save-plan \
+             FILE",
             turn.plan.display()
         )));
     }

@@ -167,7 +167,7 @@ async fn remove(entry: &NamespaceEntry, targets: &[Target]) -> Result<bool, Fail
     let address: Address = target
         .address
         .clone()
-        .ok_or_else(|| Failure::Usage(format!("\"{}\" is no address", entry.address)))?;
+        .ok_or_else(|| Failure::Usage(format!("\"{}\" is not an address", entry.address)))?;
     remove_leftover(&target, &address, &entry.namespace, &entry.run, true).await
 }
 

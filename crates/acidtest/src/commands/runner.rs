@@ -131,7 +131,7 @@ fn begun(file: &Path, order: &Order) -> Result<Option<RunResult>, Failure> {
     match fs::symlink_metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Ok(about) if about.is_file() => {}
-        Ok(_) => return Err(Failure::Other(format!("{} is no file", file.display()))),
+        Ok(_) => return Err(Failure::Other(format!("{} is not a file", file.display()))),
         Err(error) => return Err(Failure::Other(format!("cannot read {}: {error}", file.display()))),
     }
     let begun = output::load(file)?;

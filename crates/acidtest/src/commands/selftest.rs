@@ -91,7 +91,7 @@ fn table(rows: &[(Case, DrivenTrial)]) -> Table {
 fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
     if !folder.is_dir() {
         let folder = folder.display();
-        return Err(Failure::Usage(format!("--out {folder} is no folder: make it, or name another")));
+        return Err(Failure::Usage(format!("--out {folder} is not a folder: create it, or name another")));
     }
     output::say(&format!("seed {seed}"));
     let (begun, mut said) = (Instant::now(), Instant::now());

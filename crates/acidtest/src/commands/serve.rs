@@ -207,7 +207,7 @@ impl Program for Bench {
         let run = match Arguments::try_parse_from(words).map(|read| read.command) {
             Ok(args::Command::Run(run)) => *run,
             Ok(args::Command::Capacity(capacity)) => Run { search: Some(capacity.search), ..capacity.run },
-            Ok(_) => return Err(format!("{workload} is no workload")),
+            Ok(_) => return Err(format!("{workload} is not a workload")),
             Err(error) => return Err(first_words(&error)),
         };
         let mut plan = Plan::of(workload);

@@ -310,7 +310,10 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
         ),
         (&["run", "inventory", "--store", "postgers://h/d"], &["postgers:", "did you mean \"postgres\"?"]),
         (&["run", "inventory", "--lock", "sotf"], &["sotf", "none, soft, hard, native"]),
-        (&["run", "inventory", "--store", "memory"], &["memory has no durability disk", "those it has: none"]),
+        (
+            &["run", "inventory", "--store", "memory"],
+            &["memory has no durability disk", "those it has: none"],
+        ),
         (&["run", "inventory", "--items", "0"], &["items must be between 1 and 10,000,000"]),
         (
             &["run", "inventory", "--items", "50000"],

@@ -131,7 +131,7 @@ const fn ours(
         places: nowhere_else,
         stop: Stop::Terminate,
         address,
-        tls: Err("it is not asked to speak any"),
+        tls: Err("acidtest starts it without TLS"),
         init,
         run,
         sweep: None,

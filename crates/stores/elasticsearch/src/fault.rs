@@ -31,7 +31,7 @@ pub(crate) enum Error {
         error: TlsError,
     },
     /// The answer reports success and cannot be parsed.
-    #[error("an answer that makes no sense: {0}")]
+    #[error("an invalid answer: {0}")]
     Nonsense(String),
 }
 

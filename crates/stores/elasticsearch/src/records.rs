@@ -305,7 +305,7 @@ impl Client {
                     answer.wrote(document.version);
                     Ok(Attempt::Ok)
                 }
-                None => Ok(Attempt::Unknown(Fault::answered("what it has written is no record"))),
+                None => Ok(Attempt::Unknown(Fault::answered("what it wrote is not a record"))),
             },
             Err(error) if error.is(kind::NO_DOCUMENT) => Ok(Attempt::Refused),
             Err(error) => Err(ended(Effect::Change)(error)),

@@ -9,11 +9,11 @@ pub(crate) enum Error {
     Fjall(#[from] fjall::Error),
     #[error("there is no keyspace \"{0}\"")]
     Missing(String),
-    #[error("\"{0}\" is no name for a keyspace: they have 1 to 255 bytes")]
+    #[error("\"{0}\" is not a valid name for a keyspace: names have 1 to 255 bytes")]
     Name(String),
     #[error("the folder is not empty and holds no fjall database")]
     NoDatabase,
-    #[error("there is a tuple that is none")]
+    #[error("there is an invalid tuple")]
     Value,
     #[error("all numbers up to {} have been given as ids", i64::MAX)]
     NoMoreIds,

@@ -232,7 +232,7 @@ const INNODB: Row = Row {
         ("records", Support::Yes("all operations")),
         ("join", Support::Yes("both orders")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
-        ("logs", Support::Yes("a gateway before it: LOAD DATA LOCAL or INSERT of many rows")),
+        ("logs", Support::Yes("a gateway in front of it: LOAD DATA LOCAL or INSERT of many rows")),
         ("parcels", SCANS),
     ],
     refuses: |request| beyond_a_table(request).or_else(|| queue::refuses(&Delivery::of(request)?)),

@@ -195,7 +195,7 @@ async fn look_at_isolation(session: &mut Session, level: Isolation) -> Result<()
     if back == level.sql().replace(' ', "-") {
         return Ok(());
     }
-    Err(format!("the isolation level {} was asked for, and the server gives \"{back}\"", level.sql()))
+    Err(format!("the isolation level {} was requested, but the server reports \"{back}\"", level.sql()))
 }
 
 impl RecordsConnector {
@@ -425,7 +425,7 @@ async fn update_in_one(
     match updated.last_insert_id() {
         // the server's count is signed, so such a version is a negative number
         Some(written) if i64::try_from(written).is_err() => {
-            return Err(fault::lost(sent, "the version that it has written is none".to_owned()));
+            return Err(fault::lost(sent, "the version that it wrote is invalid".to_owned()));
         }
         Some(written) => answer.wrote(written),
         None => {}

@@ -110,7 +110,7 @@ fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
         (!delivery.persistent, "no message outlives this process: there is nothing weaker to ask for"),
         (delivery.queue != QueueKind::Default, "it has one kind of queue"),
         (delivery.replicas > 1, "it is in one process"),
-        (delivery.deduplicate, "it does not know a message again by its id: leave --deduplicate false"),
+        (delivery.deduplicate, "it does not recognise a message by its id: leave --deduplicate false"),
     ];
     refused.into_iter().find_map(|(is, why)| is.then_some(why))
 }

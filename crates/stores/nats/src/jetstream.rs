@@ -311,7 +311,7 @@ impl<'a> Api<'a> {
 }
 
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
-    let garbled = |error: serde_json::Error| Error::Protocol(format!("an answer of JetStream's: {error}"));
+    let garbled = |error: serde_json::Error| Error::Protocol(format!("an answer of JetStream: {error}"));
     if let Refusal { error: Some(error) } = serde_json::from_slice(json).map_err(garbled)? {
         return Err(Error::Api(error));
     }

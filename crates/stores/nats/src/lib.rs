@@ -39,8 +39,8 @@ pub const KIND: StoreKind = StoreKind {
         (
             Durability::Disk,
             Support::No(
-                "2.9 syncs every two minutes and takes no other order; newer servers take sync_interval: always \
-                 and do not tell clients whether they were given it",
+                "2.9 syncs every two minutes and cannot be told otherwise; newer servers accept sync_interval: always but \
+                 do not tell clients whether it is set",
             ),
         ),
     ],
@@ -118,7 +118,7 @@ fn durability(version: &str) -> (Durability, String) {
     let synced = if takes_sync_interval(version) {
         "synced as often as sync_interval says, which the server does not tell"
     } else {
-        "synced every two minutes, which 2.9 cannot be told otherwise"
+        "synced every two minutes, which cannot be changed in 2.9"
     };
     (Durability::Process, format!("streams in files are written before the acknowledgement and {synced}"))
 }

@@ -91,7 +91,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::Yes("usertable, a column a field")),
         ("join", Support::Yes("SELECT … JOIN, EXPLAIN (ANALYZE, BUFFERS)")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
-        ("logs", Support::Yes("a gateway before it: COPY")),
+        ("logs", Support::Yes("a gateway in front of it: COPY")),
         ("parcels", Support::Yes("the table SCANS")),
     ],
     refuses: |request| beyond_a_table(request).or_else(|| Delivery::of(request)?.beyond_a_table()),

@@ -68,7 +68,7 @@ struct Statements {
 /// A token as a number; tokens count up from 1. With a negative one the lock may be held, and its grant cannot be
 /// told from others: the outcome is unknown.
 fn token(found: i64) -> Result<u64, LockError> {
-    u64::try_from(found).map_err(|_| LockError::Unknown(Fault::lost(format!("the token {found} is none"))))
+    u64::try_from(found).map_err(|_| LockError::Unknown(Fault::lost(format!("the token {found} is invalid"))))
 }
 
 fn table(place: &Place) -> String {

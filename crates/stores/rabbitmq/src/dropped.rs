@@ -18,12 +18,13 @@ use crate::{
 };
 
 /// What a dead letter shows, and the remedy.
-pub(crate) const BY_POLICY: &str = "the broker took messages out of the queue itself, as a policy has it do (message-ttl, max-length, max-length-bytes, \
-                                    delivery-limit); remedy: a virtual host, or a --namespace, to whose queues none applies";
+pub(crate) const BY_POLICY: &str = "the broker took messages out of the queue itself, as a policy tells it to \
+                                    (message-ttl, max-length, max-length-bytes, delivery-limit); remedy: a virtual host, \
+                                    or a --namespace, to whose queues none applies";
 
 /// What it shows that the queue is gone while the connection beside it goes on, and the remedy.
-pub(crate) const GONE: &str = "the queue was removed while the broker went on, as a policy with expires has it do; remedy: a virtual host, or a \
-                               --namespace, to whose queues none applies";
+pub(crate) const GONE: &str = "the queue was removed while the broker kept running, as a policy with expires does; remedy: \
+                               a virtual host, or a --namespace, to whose queues none applies";
 
 /// How long a dead letter may be on its way.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);

@@ -31,7 +31,7 @@ pub(crate) fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
     let delivery = Delivery::of(request)?;
     match () {
         () if delivery.deduplicate => {
-            Some("it does not know a message again by its id: leave --deduplicate false")
+            Some("it does not recognise a message by its id: leave --deduplicate false")
         }
         () if delivery.replicas > 1 => {
             Some("a quorum queue has a copy on each node of a cluster: --queue quorum, without --replicas")

@@ -223,7 +223,7 @@ pub struct RedisPublisher {
 
 /// The outcome of a nil reply: with `NOMKSTREAM`, it says that there is no stream.
 fn no_stream() -> Attempt {
-    Attempt::Failed(Fault::answered("there is no such stream any more"))
+    Attempt::Failed(Fault::answered("the stream no longer exists"))
 }
 
 impl Publisher for RedisPublisher {

@@ -282,7 +282,7 @@ impl<'a> Columns<'a> {
 }
 
 fn no_record() -> Error {
-    Error::Lost("the server's answer is no record".to_owned())
+    Error::Lost("the server's answer is not a record".to_owned())
 }
 
 /// The hash in a record's key; `None` for a key that no record of acidtest's has.

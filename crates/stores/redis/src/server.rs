@@ -34,7 +34,7 @@ impl ConnectOptions {
             "" => 0,
             number => number.parse::<u16>().map_err(|_| StoreError::Unreachable {
                 address: address.to_string(),
-                cause: format!("\"{number}\" is no database number"),
+                cause: format!("\"{number}\" is not a database number"),
                 remedy: "end the address with the number of a database, as in redis://host:6379/0".to_owned(),
             })?,
         };
@@ -208,6 +208,6 @@ mod tests {
         let address = Address::parse("redis://ann:hunter2@127.0.0.1:1/shop").unwrap();
         let error = ConnectOptions::new(&address, 6379).unwrap_err();
         assert!(!format!("{error:?}{error}").contains("hunter2"), "{error}");
-        assert!(error.to_string().contains("\"shop\" is no database number"), "{error}");
+        assert!(error.to_string().contains("\"shop\" is not a database number"), "{error}");
     }
 }

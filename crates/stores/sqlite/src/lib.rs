@@ -75,7 +75,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::Yes("a table with a unique index on the key")),
         ("join", Support::Yes("both orders, planned after ANALYZE")),
         ("queue", Support::Yes("a table: INSERT, and SELECT and DELETE in one BEGIN IMMEDIATE")),
-        ("logs", Support::Yes("a gateway before it, which has the file open")),
+        ("logs", Support::Yes("a gateway in front of it, which has the file open")),
         ("parcels", Support::Yes("a table with an index on the hash; SCAN_ID is the rowid")),
     ],
     refuses: |request| beyond_a_table(request).or_else(|| refuses(&Delivery::of(request)?)),

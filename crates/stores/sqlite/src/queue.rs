@@ -191,7 +191,7 @@ impl Subscriber for SqliteSubscriber {
         let deleted = self.delete(&taken);
         match end(&self.connection, deleted) {
             Ok(Attempt::Ok) => Ok(AckAnswer::Answered),
-            Ok(_) => Err(Attempt::Failed(Fault::lost("a message that was taken was not there any more"))),
+            Ok(_) => Err(Attempt::Failed(Fault::lost("a message that was taken no longer existed"))),
             Err(error) => Err(attempt(&error)),
         }
     }

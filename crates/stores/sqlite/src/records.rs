@@ -323,7 +323,7 @@ impl Client {
                 answer.wrote(version);
                 Attempt::Ok
             }
-            None => Attempt::Unknown(Fault::answered("the version that it has written is none")),
+            None => Attempt::Unknown(Fault::answered("the version that it wrote is invalid")),
         })
     }
 

@@ -346,7 +346,7 @@ impl Client {
                 answer.wrote(version);
                 Ok(Attempt::Ok)
             }
-            Lookup::Torn => Ok(Attempt::Unknown(Fault::answered("what it has written is no record"))),
+            Lookup::Torn => Ok(Attempt::Unknown(Fault::answered("what it wrote is not a record"))),
         }
     }
 

@@ -108,7 +108,7 @@ impl ConnectOptions {
                     };
                 }
                 Some(code::ACCESS_DENIED) => format!("{error}; {GRANT}"),
-                Some(code::MEMORY) => format!("{error}; box.cfg.memtx_memory bounds what the server keeps"),
+                Some(code::MEMORY) => format!("{error}; box.cfg.memtx_memory limits what the server keeps"),
                 _ => error.to_string(),
             };
             StoreError::Server { doing: doing.to_owned(), address: self.address(), cause }

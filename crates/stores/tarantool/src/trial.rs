@@ -81,7 +81,7 @@ pub(crate) async fn connect(server: &ConnectOptions, name: &str) -> Result<(Conn
     let words = |error: Error| error.to_string();
     let mut connection = server.connect().await.map_err(words)?;
     let space = space_of(&mut connection, name).await.map_err(words)?;
-    let space = space.ok_or_else(|| format!("the server has no space {name:?} any more"))?;
+    let space = space.ok_or_else(|| format!("the server no longer has the space {name:?}"))?;
     Ok((connection, space))
 }
 

@@ -284,7 +284,7 @@ impl Connection {
 
 /// The answer at the beginning of these bytes; none if it is not all there.
 fn response(bytes: &[u8]) -> io::Result<Option<Response>> {
-    let odd = || io::Error::other("its answer is no HTTP/1.1");
+    let odd = || io::Error::other("its answer is not HTTP/1.1");
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let (head, rest) = bytes.split_at(end);
     let body = rest.get(4..).unwrap_or_default();

@@ -131,7 +131,7 @@ impl Lookup {
             Self::Nothing => Err(Attempt::Refused),
             Self::Record(version @ ..MOST) => Ok(version + 1),
             Self::Record(version) => Err(unwritten(format!("there is no version above {version}"))),
-            Self::Torn => Err(unwritten("what is there is no record: it has no version".to_owned())),
+            Self::Torn => Err(unwritten("what is there is not a record: it has no version".to_owned())),
         }
     }
 }

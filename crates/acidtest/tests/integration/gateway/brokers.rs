@@ -261,7 +261,7 @@ fn a_queue_with_other_settings_is_refused(queue: &Queue<'_>) {
         broker::make_another_consumer(server, "consumer");
         let words = ["--queue", &address, "--queue-name", "consumer", "--sink", &sink.text()];
         let (code, said) = Collector::refused(&words);
-        assert!(code == Some(3) && said.contains("gives a message up"), "{said}");
+        assert!(code == Some(3) && said.contains("gives up a message"), "{said}");
     }
     let words = ["--queue", &address, "--queue-name", "size", "--collectors", "0"];
     drop(Gateway::start(&[&words[..], &["--queue-size", SMALL]].concat()));

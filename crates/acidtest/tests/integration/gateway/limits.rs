@@ -362,7 +362,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         (&["--collectors", "2"], 2, "SQLite takes one transaction at a time"),
         (&["--head-timeout", "0s"], 2, "the time must be above 0"),
         (&["--max-connections", "0"], 2, "--max-connections"),
-        (&["--table", "Robert'); DROP TABLE"], 2, "is no name for a table"),
+        (&["--table", "Robert'); DROP TABLE"], 2, "is not a valid name for a table"),
         (&["--sink", "sqlite:/dev/null/x"], 3, "/dev/null/x"),
     ];
     for (words, code, text) in cases {

@@ -202,7 +202,7 @@ impl Nats {
         let (wrong, size) = match config {
             StreamConfig { storage, .. } if storage != "file" => ("is not in files", ""),
             StreamConfig { retention, .. } if retention != "workqueue" => {
-                ("has not the retention of a work queue", "")
+                ("does not have the retention of a work queue", "")
             }
             StreamConfig { discard, .. } if discard != "new" => {
                 ("discards old messages when it is full: acknowledged entries", "")
@@ -214,7 +214,7 @@ impl Nats {
             StreamConfig { no_ack: true, .. } => ("answers nothing", ""),
             StreamConfig { sealed: true, .. } => ("is sealed", ""),
             StreamConfig { subjects, .. } if !subjects.contains(&self.subject()) => {
-                ("does not take what gateways publish", "")
+                ("does not accept what gateways publish", "")
             }
             StreamConfig { max_bytes, .. }
                 if self.most_bytes.is_some_and(|most| most.cast_signed() != *max_bytes) =>
@@ -223,7 +223,7 @@ impl Nats {
             }
             _ => return Ok(()),
         };
-        Err(format!("the stream {} is there and {wrong}\n  remedy: {size}another --queue-name", self.stream))
+        Err(format!("the stream {} exists and {wrong}\n  remedy: {size}another --queue-name", self.stream))
     }
 
     /// Whether a consumer that is there hands out every message until it is acknowledged.
@@ -232,15 +232,15 @@ impl Nats {
             ConsumerConfig { ack_policy, .. } if ack_policy != "explicit" => {
                 "does not wait for the acknowledgement of each message"
             }
-            ConsumerConfig { max_deliver: 1.., .. } => "gives a message up that came back often",
+            ConsumerConfig { max_deliver: 1.., .. } => "gives up a message that came back often",
             ConsumerConfig { filter_subject, .. } if !["", &self.subject()].contains(&&**filter_subject) => {
-                "leaves messages out"
+                "skips messages"
             }
-            ConsumerConfig { deliver_subject, .. } if !deliver_subject.is_empty() => "is none to pull from",
+            ConsumerConfig { deliver_subject, .. } if !deliver_subject.is_empty() => "is not a pull consumer",
             _ => return Ok(()),
         };
         Err(format!(
-            "the consumer {DURABLE} of the stream {} is there and {wrong}\n  remedy: remove the consumer, or another \
+            "the consumer {DURABLE} of the stream {} exists and {wrong}\n  remedy: remove the consumer, or another \
              --queue-name",
             self.stream
         ))
@@ -447,7 +447,7 @@ fn answer(message: &protocol::Message<'_>) -> Result<Option<Answered>, String> {
             }
             Ok(PubAck { error: Some(error), .. }) => Answer::Unkept(error.to_string()),
             Ok(PubAck { error: None, .. }) => Answer::Unkept("an answer without a number".to_owned()),
-            Err(error) => Answer::Unkept(format!("an answer that makes no sense: {error}")),
+            Err(error) => Answer::Unkept(format!("an invalid answer: {error}")),
         },
     };
     Ok(Some(Answered { number, multiple: false, answer }))

@@ -106,7 +106,7 @@ fn look_through(
     if end_of_file > walk.offset {
         // A killed gateway leaves this: what it was about to write, and had not acknowledged. If it is damage, the
         // segment that was made after this one tells.
-        tracing::warn!(segment = number, from = walk.offset, "a segment ends in what is no whole record");
+        tracing::warn!(segment = number, from = walk.offset, "a segment ends in what is not a whole record");
     }
     // Nothing more is written into it: the room that it has kept is free. Otherwise some kills would fill the queue.
     if end_of_file < size && cut(&segment::path(folder, number), end_of_file).is_ok() {

@@ -315,7 +315,7 @@ fn what_a_bulk_leaves_out_is_sent_again_or_is_an_error() {
     assert!(said(says(200, &items(9, bad))).contains("failed to parse (mapper_parsing_exception, HTTP 400)"));
     assert!(said(says(200, &items(9, ""))).contains("10 records were sent, 9 answered"));
     assert!(said(says(200, r#"{"errors":true,"items":[]}"#)).contains("answered"));
-    assert!(said(says(200, "7")).contains("makes no sense"));
+    assert!(said(says(200, "7")).contains("an invalid answer"));
     assert!(said(says(413, "too large")).contains("HTTP 413"));
     assert!(said(Reply::Half).contains("loading the records failed"));
 }

@@ -157,8 +157,7 @@ impl Insert<'_> {
 
     async fn count(&mut self, count: &Statement) -> Result<(), Attempt> {
         let Self { session, statements, scans, batch, sql } = self;
-        let unreadable =
-            || fault::lost(SendState::Nothing, "a count that it has answered is none".to_owned());
+        let unreadable = || fault::lost(SendState::Nothing, "a count in its answer is invalid".to_owned());
         if let Some((scan, _)) = batch.only(scans) {
             let read = session.read(*count, [scan.hash().into()]).await?;
             let had = read.first().and_then(|row| number(&row, 0).ok());
@@ -259,5 +258,5 @@ fn take_answer(batch: &mut Batch, answer: &str) -> Option<()> {
 
 /// The scans have been inserted, but an answer that cannot be read is as good as no answer.
 fn unreadable() -> Attempt {
-    fault::lost(SendState::Write, "an id or count that it has given is none".to_owned())
+    fault::lost(SendState::Write, "an id or count in its answer is invalid".to_owned())
 }

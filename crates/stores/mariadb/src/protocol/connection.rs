@@ -218,7 +218,7 @@ impl Connection {
             self.answer(Err(Error::Answered(Box::new(error))));
             return Ok(());
         }
-        let kind = oldest.ok_or("the server answers what was not asked")?;
+        let kind = oldest.ok_or("the server sent an unexpected answer")?;
         if !in_order {
             return Err("the server's packets are out of order".to_owned());
         }

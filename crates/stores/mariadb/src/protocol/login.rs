@@ -88,7 +88,7 @@ impl<'a> Opening<'a> {
     async fn log_in(mut self, transport: &Transport) -> Result<(Wire, Agreed, u32), OpenError> {
         let greeting = self.hear().await?;
         let greeting =
-            handshake(&greeting).ok_or_else(|| refused("the server's greeting is none of its protocol"))?;
+            handshake(&greeting).ok_or_else(|| refused("the server's greeting is not of its protocol"))?;
         let (offered, session) = (greeting.capabilities(), greeting.connection_id());
         let is_mariadb = greeting.server_version_str().contains("MariaDB")
             && !offered.contains(CapabilityFlags::CLIENT_LONG_PASSWORD);
@@ -165,7 +165,7 @@ impl<'a> Opening<'a> {
                         other => {
                             let name = String::from_utf8_lossy(other.as_bytes()).into_owned();
                             let words =
-                                format!("the server asks for a login by {name}, which is not known here");
+                                format!("the server asks for a login by {name}, which is not supported");
                             return Err(OpenError::Login(words));
                         }
                     };
@@ -239,7 +239,7 @@ impl<'a> Opening<'a> {
                     return Poll::Ready(Ok(payload));
                 }
                 Next::Missing(missing) if missing > PACKET_MAX => {
-                    return Poll::Ready(Err(io::Error::other("the server says too much before the login")));
+                    return Poll::Ready(Err(io::Error::other("the server sent too much before the login")));
                 }
                 Next::Missing(missing) => ready!(self.wire.poll_exchange(context, missing))?,
             }
@@ -320,7 +320,7 @@ fn refused(why: &str) -> Error {
 }
 
 fn unexpected() -> Error {
-    refused("the server answers the login with what has no place there")
+    refused("the server's answer to the login is unexpected")
 }
 
 #[cfg(test)]

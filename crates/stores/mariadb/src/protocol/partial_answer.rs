@@ -89,8 +89,8 @@ impl PartialAnswer {
         let is_prepared = request == RequestKind::Prepare;
         match self.expected {
             Expected::Head if is_prepared => {
-                let statement =
-                    parse::<StmtPacket>(payload, ()).ok_or("the server's answer is no statement's")?;
+                let statement = parse::<StmtPacket>(payload, ())
+                    .ok_or("the server's answer is not that of a statement")?;
                 let parameters = usize::from(statement.num_params());
                 self.statement = Some(statement);
                 Ok(match parameters {
@@ -109,7 +109,7 @@ impl PartialAnswer {
                 Ok(self.parameters_described())
             }
             Expected::Column(left) => {
-                self.columns.push(Column::read(payload).ok_or("the server describes a column that is none")?);
+                self.columns.push(Column::read(payload).ok_or("the server described an invalid column")?);
                 Ok(match left {
                     0 | 1 if agreed.ends_by_ok() => self.columns_described(is_prepared),
                     0 | 1 => self.expect(Expected::ColumnsEnd),
@@ -134,7 +134,7 @@ impl PartialAnswer {
                     RequestKind::Run(_) => Field::find(payload, start, &self.columns, &mut found.fields),
                     _ => Field::find_texts(payload, start, self.columns.len(), &mut found.fields),
                 };
-                fields.ok_or("the server sends a row that is none")?;
+                fields.ok_or("the server sent an invalid row")?;
                 found.rows.push(RowPlace { first, columns: self.columns.len() });
                 Ok(false)
             }
@@ -153,7 +153,7 @@ impl PartialAnswer {
             Some(&first::FILE) => Err("the server asks for a file".to_owned()),
             _ => {
                 let (columns, are_described) =
-                    columns(payload, agreed).ok_or("the server's answer is no result's")?;
+                    columns(payload, agreed).ok_or("the server's answer is not a result")?;
                 if are_described {
                     self.columns.clear();
                     return Ok(self.expect(Expected::Column(columns)));

@@ -410,7 +410,7 @@ fn a_connection_that_has_ended_between_two_requests_sends_nothing() {
     for (last, words) in [
         (packet(0, &error(4031, "HY000")), "this went wrong (4031)"),
         (Vec::new(), "the server closed the connection"),
-        (changed(1), "the server answers what was not asked"),
+        (changed(1), "the server sent an unexpected answer"),
     ] {
         // what it says last comes together with the answer to the statement's preparation
         let sayings = vec![welcome(), agreed(), [Manner::New.prepared(&[]), last].concat()];
@@ -466,11 +466,7 @@ fn a_row_that_is_none_is_no_answer() {
         let said = answer(&[manner.columns(&*COLUMNS, true), vec![none.clone(), manner.end(2)]].concat());
         with_statement(logged_in(manner, &*COLUMNS, &[said]), async |mut connection, statement| {
             let answer = run(&mut connection, statement).await.map(|rows| rows.len());
-            assert_eq!(
-                answer,
-                Err(Error::Lost("the server sends a row that is none".to_owned())),
-                "{none:?}"
-            );
+            assert_eq!(answer, Err(Error::Lost("the server sent an invalid row".to_owned())), "{none:?}");
         });
     }
 }
@@ -480,18 +476,18 @@ fn a_row_that_is_none_is_no_answer() {
 fn an_answer_out_of_order_acknowledges_nothing() {
     let brief = |payloads: &[Vec<u8>]| (Manner::Brief, answer(payloads));
     for ((manner, said), words) in [
-        ((Manner::New, answer(&[Vec::new()])), "the server's answer is no result's"),
+        ((Manner::New, answer(&[Vec::new()])), "the server's answer is not a result"),
         ((Manner::New, answer(&[vec![0, 1]])), "the end of the server's answer cannot be read"),
         ((Manner::New, answer(&[vec![0xFB, b'f']])), "the server asks for a file"),
         ((Manner::New, answer(&[vec![0xFF, 1]])), "the server's error cannot be read"),
-        ((Manner::New, answer(&[vec![0xFC, 0, 0]])), "the server's answer is no result's"),
-        ((Manner::New, answer(&[vec![2, 0]])), "the server's answer is no result's"),
-        ((Manner::New, answer(&[vec![1], vec![3, 1]])), "the server describes a column that is none"),
+        ((Manner::New, answer(&[vec![0xFC, 0, 0]])), "the server's answer is not a result"),
+        ((Manner::New, answer(&[vec![2, 0]])), "the server's answer is not a result"),
+        ((Manner::New, answer(&[vec![1], vec![3, 1]])), "the server described an invalid column"),
         (
             (Manner::Old, answer(&[vec![1], COLUMNS[0].clone(), ok(1)])),
             "the end of the server's answer cannot be read",
         ),
-        (brief(&[vec![2]]), "the server's answer is no result's"),
+        (brief(&[vec![2]]), "the server's answer is not a result"),
         (brief(&[vec![3, 0]]), "the server leaves out columns that are not known"),
         ((Manner::New, packet(2, &ok(1))), "the server's packets are out of order"),
     ] {
@@ -612,7 +608,7 @@ fn a_way_to_log_in_that_is_not_known_is_named() {
     on_real_server("mariadb", Variant::MARIADB, async |store, mut connection| {
         connection.query("INSTALL SONAME 'auth_ed25519'").await.unwrap();
         connection.query("CREATE USER eve IDENTIFIED VIA ed25519 USING PASSWORD('right')").await.unwrap();
-        let refused = "the server asks for a login by client_ed25519, which is not known here";
+        let refused = "the server asks for a login by client_ed25519, which is not supported";
         assert_eq!(who(store, "eve", Some("right")).await, Err(refused.to_owned()));
         // before the driver, which would end the program
         let eve = login(store.server.address(), "eve", Some("right"));
@@ -622,7 +618,7 @@ fn a_way_to_log_in_that_is_not_known_is_named() {
     // no server here asks for a password in clear text
     let asks = packet(2, b"\xFEmysql_clear_password\0");
     Played::new(Manner::New.greeting(), vec![asks, welcome()]).during(async |address| {
-        let refused = "the server asks for a login by mysql_clear_password, which is not known here";
+        let refused = "the server asks for a login by mysql_clear_password, which is not supported";
         assert_eq!(connected(address).await.map(|_| ()), Err(refused.to_owned()));
     });
 }

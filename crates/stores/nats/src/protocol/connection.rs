@@ -407,7 +407,7 @@ impl Connection {
         match serde_json::from_slice::<Info>(json) {
             Ok(info) if !info.version.is_empty() => self.info = info,
             Ok(_) => return Err(self.garbled("an INFO without a version")),
-            Err(error) => return Err(self.garbled(&format!("an INFO that is no JSON: {error}"))),
+            Err(error) => return Err(self.garbled(&format!("an INFO that is not JSON: {error}"))),
         }
         Ok(())
     }

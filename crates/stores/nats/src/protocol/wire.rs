@@ -62,7 +62,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Parsed, Error> {
     let mut words = words(line);
     let verb = words.next().unwrap_or(0..0);
     let rest = verb.end..line.trim_end().len();
-    let garbage = || Error::Protocol(format!("{line:?} is nothing that a NATS server says"));
+    let garbage = || Error::Protocol(format!("{line:?} is not of the NATS protocol"));
     let op = match line.get(verb).unwrap_or_default() {
         "MSG" => return message(bytes, line, words, after, false),
         "HMSG" => return message(bytes, line, words, after, true),

@@ -65,7 +65,7 @@ impl ToSql for Counts<'_> {
 
 /// Writes the head of an array of one dimension: dimensions, whether any value is null, type, length, first index.
 fn begin_array(kind: &Type, length: usize, out: &mut BytesMut) -> Result<(), BoxedError> {
-    let Kind::Array(member) = kind.kind() else { return Err("it is no array".into()) };
+    let Kind::Array(member) = kind.kind() else { return Err("it is not an array".into()) };
     out.put_i32(1);
     out.put_i32(0);
     out.put_u32(member.oid());

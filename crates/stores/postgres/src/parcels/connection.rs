@@ -165,7 +165,7 @@ fn failed(error: &Error, sent: SendState) -> Attempt {
 }
 
 fn take_counts(rows: Rows<'_>, scans: &[Scan], batch: &mut Batch) -> Result<(), Attempt> {
-    let unreadable = || fault::lost(SendState::Nothing, "a count that it has answered is none".to_owned());
+    let unreadable = || fault::lost(SendState::Nothing, "a count in its answer is invalid".to_owned());
     let mut each = rows.into_iter();
     each.try_for_each(|row| batch.counted(scans, hash(&row)?, version(&row, 1)?)).ok_or_else(unreadable)
 }
@@ -179,7 +179,7 @@ fn take_ids(rows: Rows<'_>, scans: &[Scan], batch: &mut Batch) -> Result<(), Att
 
 /// The scans have been inserted, but an answer that cannot be read is as good as no answer.
 fn unreadable() -> Attempt {
-    fault::lost(SendState::Commit, "an id or count that it has given is none".to_owned())
+    fault::lost(SendState::Commit, "an id or count in its answer is invalid".to_owned())
 }
 
 fn hash<'a>(row: &Row<'a>) -> Option<&'a [u8]> {

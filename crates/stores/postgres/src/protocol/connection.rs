@@ -292,9 +292,9 @@ impl Connection {
         match (tag, oldest) {
             (tag::NOTICE | tag::PARAMETER | tag::NOTIFICATION, _) => {}
             (tag::ERROR, oldest) => coming.fail(message, oldest.is_some())?,
-            (_, None) => return Err(format!("the server answers what was not asked ({})", shown(tag))),
+            (_, None) => return Err(format!("the server sent an unexpected answer ({})", shown(tag))),
             (_, Some(_)) if coming.error.is_some() && tag != tag::READY => {
-                return Err(format!("the server goes on after an error ({})", shown(tag)));
+                return Err(format!("the server continues after an error ({})", shown(tag)));
             }
             (tag::ROW, Some(Request::Run(statement))) if !coming.is_complete => {
                 let columns = statements.get(statement).map_or(0, |known| known.columns.len());
@@ -302,12 +302,12 @@ impl Connection {
                     coming.first_field = fields.len();
                 }
                 let found = Field::find(body, wire.taken() + HEADER, columns, fields);
-                found.ok_or("the server sends a row that is none")?;
+                found.ok_or("the server sent an invalid row")?;
                 coming.rows += 1;
             }
             // a command may be several statements
             (tag::ROW, Some(Request::Ask)) if !coming.is_complete => {
-                let row = Field::texts(body).ok_or("the server sends a row that is none")?;
+                let row = Field::texts(body).ok_or("the server sent an invalid row")?;
                 if told.is_empty() {
                     *told = row;
                 }
@@ -331,7 +331,7 @@ impl Connection {
                 coming.describe(message)?;
             }
             (tag::READY, Some(_)) => self.ready()?,
-            (tag, Some(_)) => return Err(format!("the server's answer has no place here ({})", shown(tag))),
+            (tag, Some(_)) => return Err(format!("the server's answer is unexpected here ({})", shown(tag))),
         }
         Ok(())
     }
@@ -427,7 +427,7 @@ impl PartialAnswer {
 
     /// Takes a part of what the server says of a statement that is prepared.
     fn describe(&mut self, message: &[u8]) -> Result<(), String> {
-        let unreadable = || "what the server says of a statement cannot be read".to_owned();
+        let unreadable = || "the server's description of a statement cannot be read".to_owned();
         match Message::parse(&mut BytesMut::from(message)) {
             Ok(Some(Message::ParameterDescription(body))) => {
                 let parameters = body.parameters().map(kind).collect();

@@ -143,7 +143,7 @@ impl<'a> Opening<'a> {
             None => (SCRAM_SHA_256, ChannelBinding::unsupported()),
         };
         if !offered.contains(&mechanism) {
-            return Err(Error::NotSent("the server offers no way to log in that is known here".to_owned()));
+            return Err(Error::NotSent("the server offers no supported way to log in".to_owned()));
         }
         if mechanism != SCRAM_SHA_256_PLUS {
             self.unbound()?;
@@ -216,13 +216,13 @@ impl<'a> Opening<'a> {
             let mut missing = 1;
             if let Some((_, length)) = message_head(unread)? {
                 if length > MESSAGE_MAX {
-                    return Poll::Ready(Err(io::Error::other("the server says too much before the login")));
+                    return Poll::Ready(Err(io::Error::other("the server sent too much before the login")));
                 }
                 if let Some(message) = unread.get(..length) {
                     let mut message = BytesMut::from(message);
                     self.wire.take(length);
                     self.wire.clear_away();
-                    let none = || io::Error::other("the server says what is no message");
+                    let none = || io::Error::other("the server sent an invalid message");
                     return Poll::Ready(Message::parse(&mut message)?.ok_or_else(none));
                 }
                 missing = length - unread.len();
@@ -238,5 +238,5 @@ fn not_sent(error: &io::Error) -> Error {
 }
 
 fn unexpected() -> Error {
-    Error::NotSent("the server answers the login with what has no place there".to_owned())
+    Error::NotSent("the server's answer to the login is unexpected".to_owned())
 }

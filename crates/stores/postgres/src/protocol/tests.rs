@@ -293,7 +293,7 @@ fn a_connection_that_has_ended_between_two_requests_sends_nothing() {
     for (last, words) in [
         (error("FATAL", "57P01"), "this went wrong (57P01)"),
         (Vec::new(), "the server closed the connection"),
-        (changed(), "the server answers what was not asked (message 2)"),
+        (changed(), "the server sent an unexpected answer (message 2)"),
     ] {
         // what it says last comes together with the answer to the statement's preparation
         let sayings = vec![welcome(), [prepared(&[]), last].concat()];
@@ -320,7 +320,7 @@ fn a_connection_that_has_ended_between_two_requests_sends_nothing() {
 fn what_was_added_and_not_sent_is_not_answered() {
     for (last, words) in [
         (error("FATAL", "57P01"), "this went wrong (57P01)"),
-        (changed(), "the server answers what was not asked (message 2)"),
+        (changed(), "the server sent an unexpected answer (message 2)"),
     ] {
         wait(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -423,7 +423,7 @@ fn a_row_that_is_none_is_no_answer() {
         let said = [message(b'2', b""), none, complete("SELECT 1"), ready()].concat();
         with_statement(&[INT8, TEXT], &[said], async |mut connection, statement| {
             let answer = connection.run(statement, ONE).await.map(|rows| rows.len());
-            assert_eq!(answer, Err(Error::Lost("the server sends a row that is none".to_owned())));
+            assert_eq!(answer, Err(Error::Lost("the server sent an invalid row".to_owned())));
         });
     }
 }
@@ -435,18 +435,18 @@ fn an_answer_out_of_order_acknowledges_nothing() {
         ([message(b'2', b""), ready()].concat(), "the server's answer lacks its end"),
         (
             [message(b'2', b""), complete("UPDATE 1"), complete("UPDATE 1"), ready()].concat(),
-            "the server's answer has no place here (message C)",
+            "the server's answer is unexpected here (message C)",
         ),
         (
             [message(b'2', b""), complete("SELECT 1"), row(&[]), ready()].concat(),
-            "the server's answer has no place here (message D)",
+            "the server's answer is unexpected here (message D)",
         ),
         (
             [error("ERROR", "40001"), complete("UPDATE 1"), ready()].concat(),
-            "the server goes on after an error (message C)",
+            "the server continues after an error (message C)",
         ),
-        (message(b'G', &[0, 0, 0]), "the server's answer has no place here (message G)"),
-        (message(b's', b""), "the server's answer has no place here (message s)"),
+        (message(b'G', &[0, 0, 0]), "the server's answer is unexpected here (message G)"),
+        (message(b's', b""), "the server's answer is unexpected here (message s)"),
     ] {
         with_statement(&[], &[said], async |mut connection, statement| {
             let answer = connection.run(statement, ONE).await.map(|rows| rows.count());

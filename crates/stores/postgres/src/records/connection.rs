@@ -142,7 +142,7 @@ fn take(
 ) -> Result<Option<u64>, Attempt> {
     let one = || came.first().ok_or(Attempt::Refused);
     // the statement has been carried out, but an answer that cannot be read is as good as no answer
-    let unreadable = || fault::lost(sent, "the version that it has written is none".to_owned());
+    let unreadable = || fault::lost(sent, "the version that it wrote is invalid".to_owned());
     match step.what {
         StatementKind::Read => {
             found(&one()?, true, answer);

@@ -452,7 +452,7 @@ impl Connection {
             }
         }
         if self.kept.max(self.wire.unwritten()) > KEPT {
-            self.ended = Some(Error::Protocol("the broker says more than it was asked for".to_owned()));
+            self.ended = Some(Error::Protocol("the broker sent more than was requested".to_owned()));
         }
     }
 
@@ -599,7 +599,7 @@ pub(crate) mod tests {
         *unread.wire.output() = much;
         unread.hear(ServerMessage::Flow(1));
         for ended in [unheard.ended, unread.ended] {
-            let words = "the broker says more than it was asked for".to_owned();
+            let words = "the broker sent more than was requested".to_owned();
             assert_eq!(ended, Some(Error::Protocol(words)));
         }
     }

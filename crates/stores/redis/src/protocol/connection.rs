@@ -186,7 +186,7 @@ impl Connection {
         // what answers nothing is why the server ends the connection, if it is an error
         let why = match Reply::first(self.wire.unread()) {
             Some((Reply::Error(words), _)) => String::from_utf8_lossy(words).into_owned(),
-            _ => "the server answers what was not asked".to_owned(),
+            _ => "the server sent an unexpected answer".to_owned(),
         };
         self.wire.take(length);
         Err(why)
@@ -218,7 +218,7 @@ impl Pipelined for Connection {
     }
 }
 
-const GARBLED: &str = "what the server says is no answer of RESP";
+const GARBLED: &str = "the server's answer is not RESP";
 
 /// Commands that are sent at once, and answered in their order.
 #[derive(Debug)]

@@ -60,5 +60,5 @@ pub(crate) enum ConnectError {
 
 /// The error of an answer of another shape than was asked for: it tells nothing about the effect.
 pub(crate) fn nonsense() -> Error {
-    Error::Lost("the server's answer makes no sense".to_owned())
+    Error::Lost("the server's answer is invalid".to_owned())
 }

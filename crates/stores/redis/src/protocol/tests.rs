@@ -27,7 +27,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const CLOSED: &str = "the server closed the connection";
-const NO_RESP: &str = "what the server says is no answer of RESP";
+const NO_RESP: &str = "the server's answer is not RESP";
 
 async fn connected(address: SocketAddr) -> Result<Connection, String> {
     let address = Address::parse(&format!("redis://{address}")).unwrap();
@@ -258,7 +258,7 @@ fn a_connection_that_has_ended_between_two_commands_sends_nothing() {
     for (last, words) in [
         (&b"-ERR go away\r\n"[..], "ERR go away"),
         (b"", CLOSED),
-        (b"+OK\r\n", "the server answers what was not asked"),
+        (b"+OK\r\n", "the server sent an unexpected answer"),
         (b"?", NO_RESP),
     ] {
         // what it says last comes together with the answer to an earlier command
@@ -279,7 +279,7 @@ fn nothing_is_answered_by_what_was_said_before_it_was_sent() {
     let welcome = vec![b"+PONG\r\n$1\r\nb\r\n".to_vec(), Vec::new()];
     Played::new(Vec::new(), welcome).during(async |address| {
         let mut connection = connected(address).await.unwrap();
-        let unsent = Error::NotSent("the server answers what was not asked".to_owned());
+        let unsent = Error::NotSent("the server sent an unexpected answer".to_owned());
         assert_eq!(connection.ask(&get()).await, Err(unsent));
     });
 }
@@ -348,7 +348,7 @@ fn answers_to_what_is_under_way_are_told_once_each() {
 fn a_transaction_is_unknown_unless_it_was_refused_whole() {
     let failed = |words: &str| Attempt::Failed(Fault::answered(words));
     let unknown = |words: &str| Attempt::Unknown(Fault::lost(words));
-    let nonsense = "the server's answer makes no sense";
+    let nonsense = "the server's answer is invalid";
     let begun = "+OK\r\n+QUEUED\r\n+QUEUED\r\n";
     let cases = [
         (format!("{begun}*2\r\n:1\r\n$-1\r\n"), Ok(Some(2))),
@@ -408,7 +408,7 @@ fn a_script_that_is_not_kept_is_sent_whole_and_what_becomes_of_that_is_its_outco
         (&[b""], Err(Error::Lost(CLOSED.to_owned()))),
         (
             &[&[missing, b"+OK\r\n"].concat()],
-            Err(Error::NotSent("the server answers what was not asked".to_owned())),
+            Err(Error::NotSent("the server sent an unexpected answer".to_owned())),
         ),
     ] {
         with(said, async |connection| {

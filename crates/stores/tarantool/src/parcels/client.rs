@@ -95,7 +95,7 @@ fn read_inserted(values: &mut Reader<'_>, scans: &[Scan], inserted: &mut Inserte
             (0, 0) => inserted.refused(),
             (id, count) => {
                 let count = u8::try_from(count).ok().filter(|count| (1..=MOST).contains(count) && id > 0);
-                let nonsense = || Error::Protocol("an id or a count that makes no sense".to_owned());
+                let nonsense = || Error::Protocol("an invalid id or count".to_owned());
                 inserted.took(id, count.ok_or_else(nonsense)?);
             }
         }
