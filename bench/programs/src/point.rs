@@ -55,7 +55,7 @@ fn run<A: Copy + 'static, C: Client + Send + 'static>(
     let task = |seed| -> ClientTask {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let client = client(Point { address: address.clone(), rows, rng }, access);
-        Box::new(|seat| Box::pin(seat.drive(client)))
+        Box::new(|driver| Box::pin(driver.drive(client)))
     };
     let tasks: Vec<_> = (0..clients).map(task).collect();
     let measured = Trial::new(load, tasks.len()).run(tasks).map_err(|error| error.to_string())?;

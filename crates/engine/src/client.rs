@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, Fault, Outcome, Seat};
+use crate::{Attempt, ClientDriver, Fault, Outcome};
 
 /// One logical user: one connection, at most one operation in flight.
 ///
@@ -147,4 +147,4 @@ pub struct Completion {
 
 /// A client that is ready to be seated in a thread: builds its future there, so that neither the
 /// client nor its connection need cross threads. Static dispatch is inside, dynamic at this edge.
-pub type ClientTask = Box<dyn FnOnce(Seat) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+pub type ClientTask = Box<dyn FnOnce(ClientDriver) -> Pin<Box<dyn Future<Output = ()>>> + Send>;

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     load::Phase,
-    message::{Report, Told},
+    message::{Report, ReportSender},
 };
 
 /// Every client passes here before each phase, with nothing in flight; the first one to pass starts the phase's
@@ -24,11 +24,11 @@ pub(crate) struct Gate {
     open: [Semaphore; 2],
     begun: [OnceLock<u64>; 2],
     /// Who opens the gate once every client of this process is there, where others are waited for too.
-    told: Told,
+    told: ReportSender,
 }
 
 impl Gate {
-    pub(crate) fn new(clients: usize, told: Told) -> Self {
+    pub(crate) fn new(clients: usize, told: ReportSender) -> Self {
         Self {
             told,
             clients,

@@ -16,6 +16,7 @@
 mod alone;
 mod batch;
 mod client;
+mod client_driver;
 mod clock;
 mod control;
 mod gate;
@@ -28,7 +29,6 @@ mod pacer;
 mod part;
 mod pipeline;
 mod recorder;
-mod seat;
 mod shared;
 mod sleeper;
 mod trial;
@@ -36,13 +36,13 @@ mod trial;
 pub use alone::may_block;
 pub use batch::{EndTimes, RecordedBatch};
 pub use client::{Client, ClientTask, Completion, Pipeline};
+pub use client_driver::ClientDriver;
 pub use control::Stop;
 pub use load::{Arrivals, Extent, Load, OnRefused, Phase};
 pub use measurement::{ArrivalCounts, Latency, Measurement, OperationStats, Second, SecondCounts, SpanStats};
 pub use message::{Instruction, News, Report};
 pub use outcome::{Attempt, Fault, Outcome};
 pub use part::Part;
-pub use seat::Seat;
 pub use trial::{EngineError, Progress, SoFar, Trial};
 
 /// Histogram of nanoseconds: 3 significant digits from 1 ns up, with no upper limit, because it grows when needed.

@@ -82,4 +82,4 @@ pub enum News {
 }
 
 /// What a part reports to; none in a trial that one process drives.
-pub(crate) type Told = Option<Sender<Report>>;
+pub(crate) type ReportSender = Option<Sender<Report>>;

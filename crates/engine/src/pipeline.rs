@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Attempt, Completion, Fault, Outcome, Pipeline, Seat, load::Phase, recorder::Effort};
+use crate::{Attempt, ClientDriver, Completion, Fault, Outcome, Pipeline, load::Phase, recorder::RetryCost};
 
 struct InFlight<O> {
     operation: O,
@@ -64,7 +64,7 @@ enum Step {
     End,
 }
 
-impl Seat {
+impl ClientDriver {
     /// Drives a client with several operations in flight through warm-up and measurement.
     pub async fn drive_pipeline<P: Pipeline>(mut self, mut client: P) {
         self.first(client.connect()).await;
@@ -211,7 +211,7 @@ impl Seat {
         let kind = P::kind(&operation);
         client.account(operation, outcome);
         if phase == Phase::Measured {
-            self.record(kind, outcome, due, (start, end), Effort::default());
+            self.record(kind, outcome, due, (start, end), RetryCost::default());
             if outcome == Outcome::Ok {
                 self.changed(end);
             }

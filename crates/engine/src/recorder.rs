@@ -13,7 +13,7 @@ use crate::{
     ArrivalCounts, Histogram, Outcome,
     batch::{Batch, EndTimes, RecordedBatch, histogram},
     measurement::{Latency, OperationStats, Second, SecondCounts, SpanStats, add},
-    message::{Report, Told},
+    message::{Report, ReportSender},
 };
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -26,7 +26,7 @@ const MESSAGE: usize = 1000;
 
 /// The attempts of an operation before its last one, and the nanoseconds that they took, with the waits after them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Effort {
+pub(crate) struct RetryCost {
     pub(crate) conflicts: u32,
     pub(crate) refusals: u32,
     pub(crate) retries: u32,
@@ -108,7 +108,7 @@ impl Recorder {
         last.store(last.load(Ordering::Relaxed).max(end), Ordering::Relaxed);
     }
 
-    pub(crate) fn record(&mut self, kind: usize, outcome: Outcome, times: Times, effort: Effort) {
+    pub(crate) fn record(&mut self, kind: usize, outcome: Outcome, times: Times, effort: RetryCost) {
         if times.end >= self.second_end {
             self.roll(times.end);
         }
@@ -227,7 +227,7 @@ pub(crate) struct Totals {
     /// Operations that ended with their connection.
     interrupted: AtomicU64,
     /// Who adds up the reports, where other processes drive clients of the trial too.
-    told: Told,
+    told: ReportSender,
 }
 
 impl Totals {
@@ -235,7 +235,7 @@ impl Totals {
         operations: &'static [&'static str],
         spans: &'static [&'static str],
         threads: usize,
-        told: Told,
+        told: ReportSender,
     ) -> Self {
         let operations =
             operations.iter().map(|&name| OperationStats { name, ..OperationStats::default() }).collect();
@@ -505,10 +505,10 @@ mod tests {
             thread.begin(0, 10 * SECOND);
         }
         let [quick, slow] = &mut threads;
-        quick.record(0, Outcome::Ok, at(0, 10), Effort::default());
-        quick.record(0, Outcome::Ok, at(0, SECOND + 10), Effort::default());
+        quick.record(0, Outcome::Ok, at(0, 10), RetryCost::default());
+        quick.record(0, Outcome::Ok, at(0, SECOND + 10), RetryCost::default());
         assert!(totals.progress().1.is_none(), "the slow thread is still in second 0");
-        slow.record(0, Outcome::Refused, at(0, 3 * SECOND + 1), Effort::default());
+        slow.record(0, Outcome::Refused, at(0, 3 * SECOND + 1), RetryCost::default());
         quick.finish();
         slow.finish();
         let collected = totals.collect();
@@ -522,8 +522,8 @@ mod tests {
         let totals = Arc::new(Totals::new(&["op"], &[], 1, None));
         let mut recorder = Recorder::new(0, Arc::clone(&totals));
         recorder.begin(0, SECOND);
-        recorder.record(0, Outcome::Ok, at(0, SECOND), Effort::default());
-        recorder.record(0, Outcome::Ok, at(SECOND / 2, 5 * SECOND), Effort::default());
+        recorder.record(0, Outcome::Ok, at(0, SECOND), RetryCost::default());
+        recorder.record(0, Outcome::Ok, at(SECOND / 2, 5 * SECOND), RetryCost::default());
         recorder.finish();
         let operation = totals.collect().operations.remove(0);
         assert_eq!((operation.ok_in_time, operation.count(Outcome::Ok)), (1, 2));
@@ -573,7 +573,7 @@ mod tests {
             for &(thread, service, gap) in &services {
                 let start = clocks[thread] + gap * SECOND / 3;
                 clocks[thread] = start + service;
-                threads[thread].record(0, Outcome::Ok, at(start, start + service), Effort::default());
+                threads[thread].record(0, Outcome::Ok, at(start, start + service), RetryCost::default());
                 one.record(service).unwrap();
             }
             for thread in &mut threads {

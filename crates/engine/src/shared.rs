@@ -13,11 +13,11 @@ use crate::{
     control::Control,
     gate::Gate,
     load::Phase,
-    message::{Report, Told},
+    message::{Report, ReportSender},
     recorder::Totals,
 };
 
-/// The state that all seats of a trial share.
+/// The state that all drivers of a trial share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) load: Load,
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) at_work: AtomicUsize,
     /// Whether every client on the schedule has ended, in all processes.
     pub(crate) schedule_over: AtomicBool,
-    pub(crate) told: Told,
+    pub(crate) told: ReportSender,
     /// How many clients had nothing left to draw before the measured part was over.
     pub(crate) done: AtomicUsize,
 }

@@ -1,4 +1,4 @@
-//! One trial: its threads, its clients' seats, and its measurement.
+//! One trial: its threads, its clients' drivers, and its measurement.
 
 use std::{
     cell::RefCell,
@@ -20,15 +20,15 @@ use tokio::{
 };
 
 use crate::{
-    Arrivals, ClientTask, Extent, Load, Measurement, Part, Report, Seat, Second, Stop,
+    Arrivals, ClientDriver, ClientTask, Extent, Load, Measurement, Part, Report, Second, Stop,
+    client_driver::Bench,
     clock::{Clock, nanos},
     control::Control,
     gate::Gate,
-    message::Told,
+    message::ReportSender,
     pacer::Pacer,
     part,
     recorder::{Recorder, Tallied, Totals},
-    seat::Bench,
     shared::Shared,
 };
 
@@ -115,7 +115,7 @@ impl Trial {
         Self::by(Clock::simulated(), load, clients, Part::WHOLE, None)
     }
 
-    fn by(clock: Clock, load: Load, clients: usize, part: Part, told: Told) -> Self {
+    fn by(clock: Clock, load: Load, clients: usize, part: Part, told: ReportSender) -> Self {
         let threads = if part.is_whole() { load.threads.clamp(1, clients.max(1)) } else { part.threads };
         let scheduled = load.scheduled.map_or(clients, |scheduled| scheduled.min(clients));
         let budget = part::budget(&load, part, scheduled);
@@ -201,7 +201,7 @@ impl Trial {
     /// time passing, and a trial with the same input gives exactly the same result.
     pub async fn run_simulated(&self, tasks: Vec<ClientTask>) -> Measurement {
         let hand = tasks.into_iter().enumerate().collect();
-        LocalSet::new().run_until(self.seat(0, hand)).await;
+        LocalSet::new().run_until(self.drive_clients(0, hand)).await;
         self.measured()
     }
 
@@ -211,12 +211,12 @@ impl Trial {
             .enable_all()
             .build_local(LocalOptions::default())
             .inspect_err(|_| self.give_up())?;
-        runtime.block_on(self.seat(shard, hand));
+        runtime.block_on(self.drive_clients(shard, hand));
         Ok(())
     }
 
-    /// Runs the clients of one thread, each in a seat, with the pacer and the recorder that they share.
-    async fn seat(&self, shard: usize, hand: Vec<(usize, ClientTask)>) {
+    /// Runs the clients of one thread, each in a driver, with the pacer and the recorder that they share.
+    async fn drive_clients(&self, shard: usize, hand: Vec<(usize, ClientTask)>) {
         let load = &self.shared.load;
         let (rate, turn) = self.shared.share(shard, self.threads);
         let seed = load.seed ^ ((shard as u64) << 32);
@@ -225,12 +225,12 @@ impl Trial {
             pacer: Pacer::new(load.arrivals, rate, turn, seed),
             recorder: Recorder::new(shard, Arc::clone(&self.shared.totals)),
         }));
-        let mut seats = JoinSet::new();
+        let mut drivers = JoinSet::new();
         for (index, task) in hand {
-            let seat = Seat::new(Arc::clone(&self.shared), Rc::clone(&bench), index);
-            seats.spawn_local(task(seat));
+            let driver = ClientDriver::new(Arc::clone(&self.shared), Rc::clone(&bench), index);
+            drivers.spawn_local(task(driver));
         }
-        while let Some(ended) = seats.join_next().await {
+        while let Some(ended) = drivers.join_next().await {
             if let Err(panic) = ended {
                 self.stop(Stop::Defect(format!("a client panicked: {panic}")));
                 self.give_up();

@@ -138,9 +138,9 @@ fn tasks(clients: usize, world: &Arc<World>, script: &Arc<Script>) -> Vec<Client
     (0..clients)
         .map(|_| {
             let (world, script) = (Arc::clone(world), Arc::clone(script));
-            let task: ClientTask = Box::new(move |seat| {
-                let index = seat.index();
-                Box::pin(seat.drive(Scripted { index, world, script, busy: RefCell::new(false) }))
+            let task: ClientTask = Box::new(move |driver| {
+                let index = driver.index();
+                Box::pin(driver.drive(Scripted { index, world, script, busy: RefCell::new(false) }))
             });
             task
         })
@@ -1008,7 +1008,7 @@ fn pipelines(
     let task = |pipe: &Arc<Pipe>| {
         let (pipe, answers) = (Arc::clone(pipe), Arc::clone(&answers));
         let client = Scripting { pipe, shape, answers, drawn: 0, sent: 0, flight: BTreeSet::new() };
-        let task: ClientTask = Box::new(move |seat| Box::pin(seat.drive_pipeline(client)));
+        let task: ClientTask = Box::new(move |driver| Box::pin(driver.drive_pipeline(client)));
         task
     };
     (pipes.iter().map(task).collect(), pipes)
@@ -1301,9 +1301,9 @@ impl Client for Spanning {
 fn spans_of_the_warm_up_are_not_the_measurement_s_and_a_refusal_s_wait_is_no_part_of_the_window() {
     let warmup = Duration::from_millis(100);
     let load = Load { warmup, spans: &["span"], ..for_millis(60_000) };
-    let task: ClientTask = Box::new(|seat| {
+    let task: ClientTask = Box::new(|driver| {
         Box::pin(async {
-            seat.drive(Spanning { left: 60, took: Duration::ZERO, begun: Instant::now() }).await;
+            driver.drive(Spanning { left: 60, took: Duration::ZERO, begun: Instant::now() }).await;
         })
     });
     let measurement = simulated(load, vec![task]);
@@ -1362,9 +1362,9 @@ fn porters_of(load: &Load, bringing: usize, taking: usize) -> (Load, Vec<ClientT
     let brought = Arc::new(AtomicU64::new(0));
     let task = |_| {
         let brought = Arc::clone(&brought);
-        let task: ClientTask = Box::new(move |seat| {
-            let brings = seat.index() < bringing;
-            Box::pin(seat.drive(Porter { brings, brought }))
+        let task: ClientTask = Box::new(move |driver| {
+            let brings = driver.index() < bringing;
+            Box::pin(driver.drive(Porter { brings, brought }))
         });
         task
     };
@@ -1469,8 +1469,8 @@ fn simulated_time_passes_although_nothing_takes_any() {
 #[test]
 fn what_is_acknowledged_is_told_from_what_has_changed_something() {
     for brings in [true, false] {
-        let task: ClientTask = Box::new(move |seat| {
-            Box::pin(seat.drive(Porter { brings, brought: Arc::new(AtomicU64::new(100)) }))
+        let task: ClientTask = Box::new(move |driver| {
+            Box::pin(driver.drive(Porter { brings, brought: Arc::new(AtomicU64::new(100)) }))
         });
         let trial = Trial::new(Load { operations: &["bring", "take"], ..operations(20) }, 1);
         trial.clone().run(vec![task]).unwrap();

@@ -28,7 +28,7 @@ struct Idle {
 
 /// Whether there is a place for another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum Vacancy {
     Free,
     /// The connection that has been idle for longest gives its place up: otherwise whoever opens connections and says
     /// nothing would keep others out.
@@ -44,13 +44,13 @@ impl Places {
     }
 
     /// Whether there is a place for another connection, if there may be so many.
-    pub(crate) fn room(&self, most: usize) -> Room {
+    pub(crate) fn room(&self, most: usize) -> Vacancy {
         if self.open() < most {
-            return Room::Free;
+            return Vacancy::Free;
         }
-        let Some((_, leave)) = self.idle().waiting.pop_first() else { return Room::None };
+        let Some((_, leave)) = self.idle().waiting.pop_first() else { return Vacancy::None };
         leave.notify_one();
-        Room::GivenUp
+        Vacancy::GivenUp
     }
 
     /// Waits until there may be room: it is to be looked at again.
@@ -127,18 +127,18 @@ mod tests {
     async fn whoever_was_idle_for_longest_gives_its_place_up() {
         let places = Arc::new(Places::default());
         let _open = [(); 3].map(|()| places.take());
-        assert_eq!(places.room(4), Room::Free);
-        assert_eq!(places.room(3), Room::None, "none of them is idle");
+        assert_eq!(places.room(4), Vacancy::Free);
+        assert_eq!(places.room(3), Vacancy::None, "none of them is idle");
         let first = places.while_idle(std::future::pending::<()>());
         let second = places.while_idle(std::future::pending::<()>());
         tokio::pin!(first, second);
         assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
-        assert_eq!(places.room(3), Room::GivenUp);
+        assert_eq!(places.room(3), Vacancy::GivenUp);
         assert!(second.as_mut().now_or_never().is_none());
         assert_eq!(first.await, None);
         // what comes at that moment is served, and it is not idle any more
         assert_eq!(places.while_idle(std::future::ready(7)).await, Some(7));
-        assert_eq!((places.room(3), places.room(3)), (Room::GivenUp, Room::None));
+        assert_eq!((places.room(3), places.room(3)), (Vacancy::GivenUp, Vacancy::None));
         assert_eq!(second.await, None);
     }
 

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     connection,
-    places::{Held, Places, Room},
+    places::{Held, Places, Vacancy},
 };
 
 /// Where connections come in, and what makes them ready to be read.
@@ -135,13 +135,13 @@ async fn accept(
     };
     loop {
         match (places.room(limits.connections), limits.beyond) {
-            (Room::Free, _) => return Some((stream, peer)),
-            (Room::GivenUp, _) => {
+            (Vacancy::Free, _) => return Some((stream, peer)),
+            (Vacancy::GivenUp, _) => {
                 handler.note(Event::GivenUp);
                 return Some((stream, peer));
             }
-            (Room::None, Beyond::Wait) => places.freed().await,
-            (Room::None, Beyond::Refuse(answer)) => {
+            (Vacancy::None, Beyond::Wait) => places.freed().await,
+            (Vacancy::None, Beyond::Refuse(answer)) => {
                 if !acceptor.is_secure() {
                     // whoever does not read it is not waited for
                     let _ = stream.try_write(answer);

@@ -57,16 +57,16 @@ impl Bodies {
 pub(super) struct Taken<'s> {
     pub(super) bytes: Bytes,
     /// Given back with it.
-    _room: Room<'s>,
+    _room: Allowance<'s>,
 }
 
-struct Room<'s> {
+struct Allowance<'s> {
     bodies: &'s Bodies,
     user: &'s str,
     bytes: usize,
 }
 
-impl Drop for Room<'_> {
+impl Drop for Allowance<'_> {
     fn drop(&mut self) {
         self.bodies.give_back(self.user, self.bytes);
     }
@@ -79,7 +79,7 @@ pub(super) async fn read<'s>(
     body: Incoming,
 ) -> Result<Taken<'s>, Unread> {
     let bodies = &service.bodies;
-    let mut room = Room { bodies, user, bytes: 0 };
+    let mut room = Allowance { bodies, user, bytes: 0 };
     let take_room = |bytes| {
         let is_taken = bodies.take(user, bytes);
         room.bytes += if is_taken { bytes } else { 0 };

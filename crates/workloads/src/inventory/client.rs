@@ -242,9 +242,9 @@ pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
 where
     C: Connector + Send + 'static,
 {
-    Box::new(move |seat| {
-        let seed = scenario.seed ^ (seat.index() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Box::pin(seat.drive(InventoryClient {
+    Box::new(move |driver| {
+        let seed = scenario.seed ^ (driver.index() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Box::pin(driver.drive(InventoryClient {
             scenario,
             connector,
             connection: None,

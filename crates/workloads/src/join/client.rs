@@ -131,9 +131,9 @@ pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
 where
     C: Connector + Send + 'static,
 {
-    Box::new(move |seat| {
-        let index = seat.index();
-        Box::pin(seat.drive(JoinClient {
+    Box::new(move |driver| {
+        let index = driver.index();
+        Box::pin(driver.drive(JoinClient {
             index,
             scenario,
             connector,

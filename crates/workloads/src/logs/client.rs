@@ -114,9 +114,9 @@ pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
 where
     C: Connector + Send + 'static,
 {
-    Box::new(move |seat| {
-        let client = u32::try_from(seat.index()).unwrap_or(u32::MAX);
-        Box::pin(seat.drive(LogsClient {
+    Box::new(move |driver| {
+        let client = u32::try_from(driver.index()).unwrap_or(u32::MAX);
+        Box::pin(driver.drive(LogsClient {
             scenario,
             connector,
             connection: None,

@@ -353,8 +353,8 @@ pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
 where
     C: Connector + Send + 'static,
 {
-    Box::new(move |seat| {
-        let client = ParcelsClient::new(connector, scenario, seat.index());
-        Box::pin(seat.drive(client))
+    Box::new(move |driver| {
+        let client = ParcelsClient::new(connector, scenario, driver.index());
+        Box::pin(driver.drive(client))
     })
 }

@@ -451,12 +451,12 @@ pub(crate) fn task<C: Connector>(
     wanted: Requirements,
     ordered: bool,
 ) -> ClientTask {
-    Box::new(move |seat| {
-        let index = seat.index();
+    Box::new(move |driver| {
+        let index = driver.index();
         if index < wanted.delivery.producers as usize {
-            Box::pin(seat.drive_pipeline(Producer::new(connector, scenario, wanted, index)))
+            Box::pin(driver.drive_pipeline(Producer::new(connector, scenario, wanted, index)))
         } else {
-            Box::pin(seat.drive(Consumer::new(connector, scenario, wanted, ordered)))
+            Box::pin(driver.drive(Consumer::new(connector, scenario, wanted, ordered)))
         }
     })
 }
@@ -734,7 +734,7 @@ mod tests {
         let load = Load::closed(OPERATIONS, Extent::Time(Duration::from_mins(1)));
         let trial = Trial::new(load, 1);
         let consumer = table.consumer();
-        let task: ClientTask = Box::new(move |seat| Box::pin(seat.drive(consumer)));
+        let task: ClientTask = Box::new(move |driver| Box::pin(driver.drive(consumer)));
         thread::scope(|scope| {
             let running = scope.spawn(|| trial.run(vec![task]).unwrap());
             while !table.hung.load(SeqCst) {

@@ -532,24 +532,24 @@ impl Pulling {
     }
 
     /// Takes a message, if it is one, or notes that a request has ended.
-    fn note(&mut self, came: Came) -> Result<Option<Vec<u8>>, String> {
+    fn note(&mut self, came: Arrival) -> Result<Option<Vec<u8>>, String> {
         match came {
-            Came::Message { reply, content } => {
+            Arrival::Message { reply, content } => {
                 self.moved = Instant::now();
                 self.came = self.moved;
                 self.replies.push_back(reply);
                 self.asked = self.asked.saturating_sub(1);
                 Ok(Some(content))
             }
-            Came::End(number) => {
+            Arrival::End(number) => {
                 // that of an earlier request says nothing of this one
                 if number == self.requests {
                     self.asked = 0;
                 }
                 Ok(None)
             }
-            Came::Refusal(words) => Err(words),
-            Came::Nothing => Ok(None),
+            Arrival::Refusal(words) => Err(words),
+            Arrival::Nothing => Ok(None),
         }
     }
 
@@ -562,7 +562,7 @@ impl Pulling {
 }
 
 /// What came.
-enum Came {
+enum Arrival {
     Message {
         reply: String,
         content: Vec<u8>,
@@ -580,9 +580,9 @@ struct Checked {
     error: Option<ApiError>,
 }
 
-fn look(message: &protocol::Message<'_>) -> Came {
+fn look(message: &protocol::Message<'_>) -> Arrival {
     if let (Some(reply), Some(_)) = (message.reply, message.delivered()) {
-        return Came::Message { reply: reply.to_owned(), content: message.payload.to_vec() };
+        return Arrival::Message { reply: reply.to_owned(), content: message.payload.to_vec() };
     }
     match (message.status(), message.token()) {
         // whose consumer is removed is not always told so on 2.9.10, and waits for messages that nobody hands out
@@ -590,17 +590,17 @@ fn look(message: &protocol::Message<'_>) -> Came {
             Ok(Checked { error: Some(error) })
                 if [ApiError::CONSUMER_NOT_FOUND, ApiError::STREAM_NOT_FOUND].contains(&error.err_code) =>
             {
-                Came::Refusal(error.to_string())
+                Arrival::Refusal(error.to_string())
             }
-            _ => Came::Nothing,
+            _ => Arrival::Nothing,
         },
         // 409 says that the next message is beyond the bytes that were asked for, or that there is no consumer any more
         (Some((409, words)), _) if words.contains("Consumer Deleted") || words.contains("Shutdown") => {
-            Came::Refusal(format!("the server delivers nothing: {words}"))
+            Arrival::Refusal(format!("the server delivers nothing: {words}"))
         }
-        (Some((code, _)), Some(number)) if ENDED.contains(&code) => Came::End(number),
-        (Some((503, _)), _) => Came::Refusal("the stream is gone".to_owned()),
-        _ => Came::Nothing,
+        (Some((code, _)), Some(number)) if ENDED.contains(&code) => Arrival::End(number),
+        (Some((503, _)), _) => Arrival::Refusal("the stream is gone".to_owned()),
+        _ => Arrival::Nothing,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
     clock::nanos,
     load::Phase,
     pacer::Pacer,
-    recorder::{Effort, Recorder, Times},
+    recorder::{Recorder, RetryCost, Times},
     shared::Shared,
     sleeper::Sleeper,
 };
@@ -62,7 +62,7 @@ const BACKOFF: u64 = 100_000;
 /// Nanoseconds (50 ms) that the limit of a back-off never exceeds.
 const BACKOFF_MOST: u64 = 50_000_000;
 
-/// The state that the seats of one thread share.
+/// The state that the drivers of one thread share.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) pacer: Pacer,
@@ -93,7 +93,7 @@ impl Bench {
 
 /// What a client knows of the times when all connections were to be closed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cuts {
+struct Disconnects {
     /// How many there had been when it last closed its own.
     seen: u32,
     /// Whether the last exchange was given up for that.
@@ -138,13 +138,13 @@ fn longer(wait: u64) -> u64 {
 
 /// The timer that wakes a client which waits.
 #[derive(Debug)]
-struct Tick {
+struct WakeTimer {
     sleep: Pin<Box<Sleep>>,
     /// Whether the client's task will be woken by it.
     wakes: bool,
 }
 
-impl Tick {
+impl WakeTimer {
     fn new() -> Self {
         Self { sleep: Box::pin(tokio::time::sleep(Duration::from_nanos(TICK))), wakes: false }
     }
@@ -177,13 +177,13 @@ impl Tick {
 }
 
 /// One client's place in a trial. Handed to its [`ClientTask`](crate::ClientTask), which calls
-/// [`drive`](Seat::drive) with the client.
+/// [`drive`](ClientDriver::drive) with the client.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ClientDriver {
     shared: Arc<Shared>,
     bench: Rc<RefCell<Bench>>,
     sleeper: Sleeper,
-    tick: Tick,
+    tick: WakeTimer,
     rng: Xoshiro256PlusPlus,
     index: usize,
     /// Whether the client is on the schedule; otherwise its next operation is due when the last one has ended.
@@ -194,7 +194,7 @@ pub struct Seat {
     phase: Phase,
     /// When the phase ends, in nanoseconds of the trial's clock.
     end: u64,
-    cuts: Cuts,
+    cuts: Disconnects,
     /// How long the client rests for each nanosecond of work: not at all at full duty, nor if it is not on the schedule and
     /// so waits for those who are.
     rest_for_work: f64,
@@ -206,14 +206,14 @@ pub struct Seat {
     returns: Return,
 }
 
-impl Seat {
+impl ClientDriver {
     pub(crate) fn new(shared: Arc<Shared>, bench: Rc<RefCell<Bench>>, index: usize) -> Self {
         let scheduled = index < shared.scheduled;
         // of the least shares a rest is longer than any trial
         let rest_for_work = if scheduled { (1.0 / shared.load.duty - 1.0).min(1e15) } else { 0.0 };
         let seed = shared.load.seed.wrapping_add(index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self {
-            tick: Tick::new(),
+            tick: WakeTimer::new(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             sleeper: if shared.clock.is_simulated() { Sleeper::coarse() } else { Sleeper::default() },
             scheduled,
@@ -223,7 +223,7 @@ impl Seat {
             waited: false,
             phase: Phase::WarmUp,
             end: 0,
-            cuts: Cuts::default(),
+            cuts: Disconnects::default(),
             rest_for_work,
             owed: 0.0,
             connected: false,
@@ -277,7 +277,7 @@ impl Seat {
             let (outcome, effort, lost) = if self.reach(&mut client, begun, &mut came).await {
                 self.perform(&mut client, &operation, begun).await
             } else {
-                (Outcome::Failed, Effort::default(), false)
+                (Outcome::Failed, RetryCost::default(), false)
             };
             let ended = self.now();
             self.account(&mut client, operation, outcome, begun, (begun, ended), effort);
@@ -327,7 +327,7 @@ impl Seat {
         outcome: Outcome,
         due: u64,
         times: (u64, u64),
-        mut effort: Effort,
+        mut effort: RetryCost,
     ) {
         let kind = C::kind(&operation);
         let changed = outcome == Outcome::Ok && client.changes(&operation);
@@ -402,7 +402,7 @@ impl Seat {
         outcome: Outcome,
         due: u64,
         (start, end): (u64, u64),
-        effort: Effort,
+        effort: RetryCost,
     ) {
         let due = (self.scheduled && !self.shared.closed).then_some(due);
         let recorder = &mut self.bench.borrow_mut().recorder;
@@ -552,9 +552,9 @@ impl Seat {
         client: &mut C,
         operation: &C::Operation,
         begun: u64,
-    ) -> (Outcome, Effort, bool) {
+    ) -> (Outcome, RetryCost, bool) {
         let deadline = begun.saturating_add(self.shared.timeout);
-        let mut effort = Effort::default();
+        let mut effort = RetryCost::default();
         let mut since = begun;
         loop {
             let attempt = blocking(self.blocks_until(since, deadline), client.attempt(operation));
@@ -673,7 +673,7 @@ impl Seat {
             }
             *waited = true;
             if shared.control.disconnects() != cuts.seen {
-                *cuts = Cuts { seen: shared.control.disconnects(), is_cut: true };
+                *cuts = Disconnects { seen: shared.control.disconnects(), is_cut: true };
                 return Poll::Ready(None);
             }
             if first {
