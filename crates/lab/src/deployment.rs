@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use acidtest_model::{Address, Durability, MemberId, Role, Secret};
-use serde::{Deserialize, Serialize};
 
 use crate::{
     Lifetime,
@@ -12,6 +11,7 @@ use crate::{
     installed, kinds,
     member::{GRACE, Member, SHORT_GRACE},
     port,
+    size::ServerSize,
 };
 
 /// One private server to start as a member of a deployment.
@@ -55,25 +55,6 @@ impl<'a> MemberSpec<'a> {
             tls: false,
             secrets: &[],
         }
-    }
-}
-
-/// What a server must have room for. Its settings allow for more; servers have at least what they have without it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerSize {
-    /// Clients that are connected at once.
-    pub clients: u32,
-    /// Bytes of memory that its data take, if it keeps them there.
-    pub data_bytes: u64,
-}
-
-/// Connections besides those of clients: whoever looks at the server, loads it and reads it back.
-const OTHER_CONNECTIONS: u32 = 100;
-
-impl ServerSize {
-    /// How many connections the server must take, but at least so many.
-    pub(crate) fn connections(&self, least: u32) -> u32 {
-        self.clients.saturating_add(OTHER_CONNECTIONS).max(least)
     }
 }
 

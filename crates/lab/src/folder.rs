@@ -21,9 +21,9 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    deployment::ServerSize,
     error::LabError,
     process::{Owner, Tree},
+    size::ServerSize,
     user::User,
 };
 

@@ -21,6 +21,7 @@ mod note;
 mod port;
 mod process;
 mod search;
+mod size;
 mod source;
 mod turn;
 mod user;
@@ -35,13 +36,14 @@ use acidtest_model::{Address, Durability, MemberId, Role};
 #[cfg(feature = "tls")]
 pub use crate::certificates::{Issued, Issuer};
 pub use crate::{
-    deployment::{Deployment, MemberSpec, ServerSize},
+    deployment::{Deployment, MemberSpec},
     error::LabError,
     folder::Folder,
     installed::Installation,
     member::Member,
     note::{NamespaceEntry, Note, run_of},
     port::free_port,
+    size::ServerSize,
     source::{MissingProgram, Source},
     turn::Turn,
 };

@@ -5,7 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Limits, connection::LOOK};
+use crate::Limits;
+
+/// How often it is looked at what a connection does, and how long it may wait for another request before its buffers are
+/// given back.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// What a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

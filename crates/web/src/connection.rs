@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use acidtest_transport::{Acceptor, Stream};
@@ -28,13 +28,9 @@ use tokio::{
 
 use crate::{
     Handler, Limits,
-    activity::{Activity, Over, Phase},
+    activity::{Activity, LOOK, Over, Phase},
     places::Places,
 };
-
-/// How often it is looked at what a connection does, and how long it may wait for another request before its buffers are
-/// given back.
-pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves a connection. While it is idle, nothing is held of it but its socket and this future: the buffers of HTTP
 /// would take ten times as much, and most connections are idle.

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::{Guarantee, Values, WorkloadKind, guarantee::LOCK, workload::written};
 
-/// What a workload with a value for each of its parameters says of itself, as data. [`new`](Self::new) has what is usual; a
-/// workload states where it differs.
+/// What a workload with a value for each of its parameters says of itself, as data. `new` has what is usual; a workload states
+/// where it differs.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says one thing, and none rules another out")]
 pub struct WorkloadSpec {

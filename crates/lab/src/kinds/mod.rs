@@ -22,9 +22,9 @@ use rustix::process::geteuid;
 
 use crate::{
     certificates::ServerFiles,
-    deployment::ServerSize,
     error::LabError,
     invocation::{Invocation, Stop},
+    size::ServerSize,
     source::Source,
     user::User,
 };

@@ -6,8 +6,6 @@ use acidtest_transport::{TlsError, demand};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use crate::http::beginning;
-
 /// The reason why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
@@ -257,6 +255,15 @@ pub(crate) fn remedy(error: &Error, address: &Address) -> String {
         Error::Lost { .. } => "start the server, or check host and port",
     };
     remedy.to_owned()
+}
+
+/// The first 120 characters of a body, to be shown in an error.
+pub(crate) fn beginning(body: &[u8]) -> String {
+    const SHOWN: usize = 120;
+    let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
+    let shown: String =
+        text.chars().take(SHOWN).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if shown.len() < body.len() { format!("{shown}…") } else { shown }
 }
 
 #[cfg(test)]

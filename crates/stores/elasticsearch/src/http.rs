@@ -24,7 +24,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 
-use crate::fault::{Error, Refusal};
+use crate::fault::{Error, Refusal, beginning};
 
 /// Bytes of the longest answer that is read: the largest page of records with room to spare.
 const LONGEST: usize = 256 << 20;
@@ -129,15 +129,6 @@ impl<'a> Answer<'a> {
     pub(crate) fn done(self) -> Result<(), Error> {
         self.read::<serde::de::IgnoredAny>().map(|_| ())
     }
-}
-
-/// The first 120 characters of a body, to be shown in an error.
-pub(crate) fn beginning(body: &[u8]) -> String {
-    const SHOWN: usize = 120;
-    let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
-    let shown: String =
-        text.chars().take(SHOWN).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    if shown.len() < body.len() { format!("{shown}…") } else { shown }
 }
 
 impl Connection {

@@ -1,6 +1,6 @@
 //! How connections are opened: a client's, and the driver's, on which everything is done that is not timed.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use acidtest_model::{Address, StoreError};
 use acidtest_transport::Transport;
@@ -8,7 +8,7 @@ use acidtest_transport::Transport;
 use crate::{
     DEFAULT_PORT,
     driver::{Connector, Driver},
-    fault,
+    fault::ConnectError,
     protocol::{self, Login},
 };
 
@@ -63,17 +63,3 @@ impl ConnectOptions {
 
 /// The name by which the server lists its connections.
 pub(crate) const APPLICATION: &str = "acidtest";
-
-/// Why no connection came about.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// A client's reason.
-    #[error(transparent)]
-    Client(#[from] protocol::Error),
-    /// The driver's reason.
-    #[error("{}", fault::words(.0))]
-    Driver(#[from] tokio_postgres::Error),
-    /// Nothing came about in time.
-    #[error("{0}")]
-    Late(io::Error),
-}

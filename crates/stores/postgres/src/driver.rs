@@ -15,7 +15,11 @@ use tokio_postgres::{
 #[cfg(feature = "tls")]
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::{DEFAULT_PORT, connection::ConnectError, fault, protocol::Login};
+use crate::{
+    DEFAULT_PORT,
+    fault::{self, ConnectError},
+    protocol::Login,
+};
 
 /// Opens the driver's connections to one server: for all that is not timed, and for whoever else keeps something there.
 #[derive(Clone, Debug)]

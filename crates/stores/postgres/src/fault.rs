@@ -7,10 +7,21 @@ use acidtest_transport::{TlsError, demand};
 use acidtest_workloads::{Attempt, Fault};
 use tokio_postgres::error::SqlState;
 
-use crate::{
-    connection::ConnectError,
-    protocol::{Error, ServerError},
-};
+use crate::protocol::{Error, ServerError};
+
+/// Why no connection came about.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// A client's reason.
+    #[error(transparent)]
+    Client(#[from] Error),
+    /// The driver's reason.
+    #[error("{}", words(.0))]
+    Driver(#[from] tokio_postgres::Error),
+    /// Nothing came about in time.
+    #[error("{0}")]
+    Late(io::Error),
+}
 
 /// How far an operation had got when it failed, which tells whether it may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

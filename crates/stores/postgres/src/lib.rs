@@ -41,8 +41,9 @@ use tokio_postgres::{Client, Error, error::SqlState};
 
 use crate::driver::Driver;
 pub use crate::{
-    connection::{ConnectError, ConnectOptions},
+    connection::ConnectOptions,
     driver::{Connector, Exchange},
+    fault::ConnectError,
     point::Point,
     value::Value,
 };

@@ -16,7 +16,7 @@ use super::{
     Answers, Error, Rows, ServerError, Value,
     answer::{Answer, Column, Found},
     packet::{HEADER, Next, Packets, put},
-    partial_answer::{Agreed, PartialAnswer, is_error},
+    partial_answer::{Agreed, PartialAnswer, RequestKind, is_error},
 };
 
 /// A statement that is prepared on a connection, and known there alone.
@@ -57,16 +57,6 @@ pub(crate) struct Request {
     kind: RequestKind,
     /// The number of the first packet that answers it.
     answer: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestKind {
-    /// A prepared statement is run.
-    Run(usize),
-    /// A statement is run as text.
-    Query,
-    /// A statement is prepared.
-    Prepare,
 }
 
 impl Connection {

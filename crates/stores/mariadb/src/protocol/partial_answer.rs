@@ -12,9 +12,19 @@ use mysql_common::{
 
 use super::{
     answer::{Column, Field, Found, RowPlace},
-    connection::RequestKind,
     packet::SPLIT,
 };
+
+/// What a request asks for, by which its answer is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    /// A prepared statement is run.
+    Run(usize),
+    /// A statement is run as text.
+    Query,
+    /// A statement is prepared.
+    Prepare,
+}
 
 /// What client and server have agreed on at the login.
 #[derive(Clone, Copy, Debug)]
