@@ -185,7 +185,7 @@ fn options() -> Vec<(&'static str, Arg)> {
                         }
                     }
                     if !said.contains(&default) {
-                        *said = format!("{said}; of {}: {help}", kind.name);
+                        *said = format!("{said}; for {}: {help}", kind.name);
                     }
                 }
             }

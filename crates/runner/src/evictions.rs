@@ -66,13 +66,13 @@ fn doubt(before: &Evictions, now: Option<&Evictions>) -> Option<String> {
     let keys = now.filter(|now| now.life == before.life).and_then(|now| now.keys.checked_sub(before.keys));
     match keys {
         Some(0) => None,
-        Some(1) => Some(format!("evicted 1 key, as it is configured to ({by})")),
+        Some(1) => Some(format!("evicted 1 key, as it was configured to ({by})")),
         Some(keys) => {
             let keys = acidtest_model::count(keys);
-            Some(format!("evicted {keys} keys, as it is configured to ({by})"))
+            Some(format!("evicted {keys} keys, as it was configured to ({by})"))
         }
         None => Some(format!(
-            "may have evicted keys, as it is configured to ({by}), and its count of them was lost"
+            "may have evicted keys, as it was configured to ({by}), and its count of them was lost"
         )),
     }
 }
@@ -107,7 +107,7 @@ mod tests {
             (
                 &before,
                 Some(evictions("a", 1_239, POLICY)),
-                Some("evicted 1,234 keys, as it is configured to (maxmemory"),
+                Some("evicted 1,234 keys, as it was configured to (maxmemory"),
             ),
             // the policy was changed in mid-trial
             (&before, Some(evictions("a", 6, None)), Some("evicted 1 key")),

@@ -696,7 +696,7 @@ fn are_judged_rightly(plans: &str) {
     }
     assert!(!bench.path("selftest-failure.toml").exists());
     let nowhere = bench.run(&["selftest", "--plans", "5", "--out", "nowhere"]).expect(2);
-    assert!(nowhere.stderr.contains("--out nowhere is no folder"), "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("--out nowhere is not a folder"), "{}", nowhere.stderr);
     bench.run(&["selftest", "--out", "."]).expect(2);
 }
 
@@ -929,7 +929,7 @@ fn every_list_is_an_axis() {
         (vec!["--clients", "9..3"], "is empty"),
         (vec!["--mix", "a"], "inventory has no parameter \"mix\"; it belongs to records"),
         (vec!["--items", "few"], "inventory: items = \"few\": items must be a whole number"),
-        (vec!["--items", "9..3"], "\"9..3\" holds nothing"),
+        (vec!["--items", "9..3"], "\"9..3\" is empty"),
     ] {
         let ended = bench.run(&[vec!["run", "inventory"], words].concat()).expect(2);
         assert!(ended.stderr.contains(said), "{}", ended.stderr);

@@ -232,7 +232,7 @@ fn privacy(subject: &Subject) {
         certificate.not_after = rcgen::date_time_ymd(2026, 1, 31);
     });
     restart_with(&mut private, subject, &issuer, &expired.unwrap());
-    subject.refuses(&address, &["has expired, ", " days ago", "renewed"]);
+    subject.refuses(&address, &["has expired, ", " days ago", "renew the server's certificate"]);
 }
 
 /// Plays a server that says this, and then reads until the client is gone, or closes at once. Returns its address, and
@@ -630,7 +630,7 @@ fn the_way_beyond_a_pooler_is_told() {
     let store = wait(Postgres::open(&address)).unwrap_or_else(|error| panic!("{error}"));
     let told = wait(store.effective()).unwrap().tls.expect("no TLS is read back");
     assert_eq!((told.version.as_str(), told.beyond.as_deref()), ("TLSv1.3", Some("no TLS")));
-    assert!(told.to_string().contains("of its own side the server says no TLS"), "{told}");
+    assert!(told.to_string().contains("of its own side the server reports no TLS"), "{told}");
 }
 
 #[test]

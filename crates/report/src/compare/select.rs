@@ -109,7 +109,7 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
         let (one, other_one) = (&first_a.result.plan.workload, &other.result.plan.workload);
         if one != other_one {
             return Err(SelectionError(format!(
-                "{} is of {one} and {} of {other_one}: different workloads cannot be compared",
+                "{} ran {one} and {} ran {other_one}: different workloads cannot be compared",
                 first_a.name, other.name
             )));
         }
