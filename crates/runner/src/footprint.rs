@@ -45,11 +45,12 @@ impl Footprint {
             judging = judging.max(driving.saturating_add(keeping));
             if targets[cell.target].address.is_none() {
                 let spec = workload.spec();
-                stores.entry(cell.setting()).or_default().add(
-                    spec.connections_of(cell.clients),
-                    spec.data.as_deref(),
-                    &size,
-                );
+                // nothing stands in front of a store in memory
+                let connections = match targets[cell.target].kind().hosting {
+                    Hosting::InMemory => cell.clients,
+                    Hosting::Embedded | Hosting::Program => spec.connections_of(cell.clients),
+                };
+                stores.entry(cell.setting()).or_default().add(connections, spec.data.as_deref(), &size);
             }
         }
         let mut footprint = Self { memory_bytes: judging, disk_bytes: 0 };
