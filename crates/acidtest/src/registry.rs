@@ -154,6 +154,7 @@ pub(crate) static STORES: &[Registered] = &[
 /// [`StoreError::Unreachable`] where nobody answers, the login fails, or no store that is built in and has the address'
 /// scheme keeps locks.
 #[cfg(feature = "elasticsearch")]
+#[cfg_attr(not(any(feature = "redis", feature = "postgres")), allow(clippy::unused_async))]
 async fn open_locks(address: &Address) -> Result<Arc<dyn LockService>, StoreError> {
     #[cfg(feature = "redis")]
     if acidtest_store_redis::KIND.schemes.contains(&&*address.scheme) {

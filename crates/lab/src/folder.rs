@@ -52,6 +52,7 @@ pub(crate) struct Journal {
 /// The data by which a server is found and stopped again, also by another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MemberRecord {
+    #[serde(rename = "role")]
     pub(crate) id: MemberId,
     pub(crate) store: String,
     pub(crate) program: PathBuf,

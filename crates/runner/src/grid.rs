@@ -454,6 +454,7 @@ fn check_faults(
     lock: Lock,
 ) -> Result<(), String> {
     let kind = target.kind();
+    // an injection that hits several members would give all that it interrupts to the last of them (`Injector::count`)
     let of_several = faults.0.iter().map(|fault| fault.target).find(|target| *target != target.role().into());
     if let Some(several) = of_several {
         return Err(format!(

@@ -11,7 +11,7 @@ use std::{
 use acidtest_engine::Extent;
 use acidtest_lab::Lab;
 use acidtest_model::{
-    EffectiveSettings, Fault, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
+    Disruption, EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
     count, figure::nanoseconds,
 };
 use acidtest_observe::{filesystem, machine, writes_to_disks};
@@ -390,10 +390,10 @@ impl<'e> Runner<'_, 'e> {
         // a server that keeps nothing over a crash may have lost more than a trial's data, and one that did not come
         // back in time may never do so
         let is_spent = |trial: &TrialResult| {
-            let forgets = |fault: &Fault| !instance.effective.durability.survives(&fault.disruption);
+            let kill = Disruption::Kill { down: Duration::ZERO };
+            let is_forgetful = !instance.effective.durability.survives(&kill);
             let is_gone = trial.stopped.as_ref().is_some_and(StopFigures::is_server_gone);
-            let is_hit = !trial.injections.is_empty();
-            !trial.restarts.is_empty() || is_hit && (is_gone || self.faults[faults].0.iter().any(forgets))
+            !trial.restarts.is_empty() || !trial.injections.is_empty() && (is_forgetful || is_gone)
         };
         let strikes = !self.faults[faults].is_none();
         // a trial that failed may have left a member paused or down
