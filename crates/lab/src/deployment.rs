@@ -137,7 +137,7 @@ impl Deployment {
     /// Stops every member in order, or kills it where it does not stop, and removes the folder.
     ///
     /// # Errors
-    /// The first failure; the other members are stopped all the same.
+    /// The first failure; the other members are still stopped.
     pub fn stop(&mut self) -> Result<(), LabError> {
         let ended = self.members.iter_mut().map(|member| member.end(GRACE).map(|()| member.sweep()));
         ended.fold(Ok(()), Result::and)?;

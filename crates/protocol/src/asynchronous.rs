@@ -28,7 +28,7 @@ impl<R: AsyncBufRead + Unpin> AsyncReader<R> {
     /// The next message; none at the end of the stream.
     ///
     /// # Errors
-    /// The stream fails, or the line is no such message. What follows on it can be read all the same.
+    /// The stream fails, or the line is no such message. What follows on it can still be read.
     pub async fn receive<M: DeserializeOwned>(&mut self) -> Result<Option<M>, Error> {
         let more = self.longest.saturating_sub(self.line.len());
         (&mut self.from).take(more as u64).read_until(b'\n', &mut self.line).await?;

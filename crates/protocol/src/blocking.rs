@@ -29,7 +29,7 @@ impl<R: BufRead> Reader<R> {
     /// The next message; none at the end of the stream.
     ///
     /// # Errors
-    /// The stream fails, or the line is no such message. What follows on it can be read all the same.
+    /// The stream fails, or the line is no such message. What follows on it can still be read.
     pub fn receive<M: DeserializeOwned>(&mut self) -> Result<Option<M>, Error> {
         self.line.clear();
         (&mut self.from).take(self.longest as u64).read_until(b'\n', &mut self.line)?;

@@ -16,7 +16,11 @@ pub(crate) fn not_served(cell: &CellResult) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_results::{LatencyFigures, RunResult, SecondFigures, dimensions::Names, sample::Grid};
+    use acidtest_results::{
+        LatencyFigures, RunResult,
+        dimensions::Names,
+        sample::{Grid, series},
+    };
 
     use super::*;
     use crate::{conclusion::conclusion, notes::notes};
@@ -57,22 +61,9 @@ mod tests {
         assert!(said(&serving).contains(" ok/s") && !said(&failing).contains(" ok/s"), "{}", said(&failing));
     }
 
-    /// A series with so many operations that ended so in each second.
-    fn series(counts: &[(&str, u64)]) -> Vec<SecondFigures> {
-        let of = |(second, (outcome, count)): (usize, &(&str, u64))| SecondFigures {
-            second: second as u64,
-            ended: [("capture".to_owned(), [((*outcome).to_owned(), *count)].into())].into(),
-            p50_ns: 1,
-            p99_ns: 1,
-            max_ns: 1,
-        };
-        counts.iter().enumerate().map(of).collect()
-    }
-
     #[test]
     fn a_store_that_fills_up_has_no_rate_that_is_said() {
         let mut result = Grid { seconds: 12, ..Grid::default() }.result();
-        let name = conclusion;
         let ok = [("ok", 900); 4];
         let filled = |outcome| series(&[&ok[..], &[(outcome, 2); 8]].concat());
         for trial in &mut result.cells[1].trials {
@@ -80,7 +71,7 @@ mod tests {
         }
         let said = |result: &RunResult| {
             let names = Names::of(&result.cells);
-            (name(result, &names), notes(result, &names, true).join("\n"))
+            (conclusion(result, &names), notes(result, &names, true).join("\n"))
         };
         let (told, noted) = said(&result);
         assert!(

@@ -209,19 +209,10 @@ pub struct NotServed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ArrivalFigures, InjectionFigures, sample::Grid};
-
-    /// A series with so many operations that ended so in each second.
-    fn series(counts: &[(&str, u64)]) -> Vec<SecondFigures> {
-        let of = |(second, (outcome, count)): (usize, &(&str, u64))| SecondFigures {
-            second: second as u64,
-            ended: [("capture".to_owned(), [((*outcome).to_owned(), *count)].into())].into(),
-            p50_ns: 1,
-            p99_ns: 1,
-            max_ns: 1,
-        };
-        counts.iter().enumerate().map(of).collect()
-    }
+    use crate::{
+        ArrivalFigures, InjectionFigures,
+        sample::{Grid, series},
+    };
 
     #[test]
     fn it_is_told_since_when_nothing_succeeded() {

@@ -350,3 +350,15 @@ fn times(mean: f64, mut noisy: impl FnMut(f64) -> f64) -> LatencyFigures {
 fn whole(value: f64) -> u64 {
     value.round() as u64
 }
+
+/// A series with so many operations that ended so in each second.
+pub fn series(counts: &[(&str, u64)]) -> Vec<SecondFigures> {
+    let of = |(second, (outcome, count)): (usize, &(&str, u64))| SecondFigures {
+        second: second as u64,
+        ended: [("capture".to_owned(), [((*outcome).to_owned(), *count)].into())].into(),
+        p50_ns: 1,
+        p99_ns: 1,
+        max_ns: 1,
+    };
+    counts.iter().enumerate().map(of).collect()
+}
