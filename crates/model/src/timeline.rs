@@ -54,7 +54,13 @@ impl Disruption {
     /// Whether the member's processes end, so that what only they knew is gone.
     #[must_use]
     pub fn ends_processes(&self) -> bool {
-        matches!(self, Self::Kill { .. } | Self::Restart)
+        Self::is_end(self.name())
+    }
+
+    /// The same of a disruption of this [name](Self::name).
+    #[must_use]
+    pub fn is_end(name: &str) -> bool {
+        ["kill", "restart"].contains(&name)
     }
 
     /// Whether what the member answered before proves nothing of what it answers afterwards: it may have forgotten what it did not

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Second, SecondCounts, Stop};
-use acidtest_model::{Durability, EffectiveSettings, Encryption, Faults, Lock, MemberId, Role};
+use acidtest_model::{Disruption, Durability, EffectiveSettings, Encryption, Faults, Lock, MemberId, Role};
 use acidtest_observe::{Machine, Resources};
 use acidtest_workloads::{Audit, DURABILITY, Preparation, TableSize, Values, Verdict};
 use schemars::JsonSchema;
@@ -614,7 +614,7 @@ impl TrialResult {
         self.injections.iter().filter(|injected| {
             is_kept_by(&injected.member)
                 && !injected.same_life
-                && injected.fault != "pause"
+                && Disruption::is_end(&injected.fault)
                 && injected.last_ok_seconds.is_some()
                 // a fault that interrupts nobody says little of what it does to those whom it does interrupt
                 && injected.interrupted.is_none_or(|interrupted| interrupted > 0)
