@@ -13,6 +13,8 @@
 //! timeout is [`Outcome::Unknown`] and the connection is retired. Warm-up and measurement are separated by a gate
 //! that every client passes with nothing in flight, so nothing from the warm-up is measured.
 
+#![warn(missing_docs)]
+
 mod alone;
 mod batch;
 mod client;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Phase {
     /// What comes before the measured part.
     WarmUp,
-    /// What is recorded.
+    /// What is recorded, for as long as [`Extent`] says.
     Measured,
 }
 

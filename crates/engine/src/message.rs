@@ -75,7 +75,7 @@ pub enum Instruction {
 /// News of a part, for the whole.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// It reports.
+    /// What it tells of its clients.
     Report(Report),
     /// Its process has ended before it was over; carries how, in words that follow `a client process`.
     Gone(String),

@@ -16,7 +16,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// All clients.
+    /// All clients, driven by one process: the only part.
     pub const WHOLE: Self = Self { index: 0, of: 1, threads: usize::MAX };
 
     /// Deals this many clients to so many processes, which have as many threads as asked for, but at least one each,

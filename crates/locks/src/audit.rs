@@ -138,7 +138,7 @@ struct State {
 pub struct Stale;
 
 impl GuardedCounter {
-    /// A counter at zero.
+    /// A counter at zero, which has seen no token.
     #[must_use]
     pub fn new(fencing: Fencing) -> Self {
         Self { fencing, state: Mutex::default() }

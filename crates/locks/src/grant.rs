@@ -24,7 +24,7 @@ impl Grant {
         Self { name: name.to_owned(), owner: owner.to_owned(), token, until }
     }
 
-    /// The name of the lock.
+    /// The name of the lock, as it was asked for.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -17,6 +17,8 @@
 //! connections, scripts and statements, and what their errors mean: a lock's request is classified like any other
 //! of that server's. A store that wants locks takes a [`LockService`], and knows nothing else of the server.
 
+#![warn(missing_docs)]
+
 pub mod audit;
 mod grant;
 

@@ -20,7 +20,7 @@ use crate::{
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a password.
+    /// Wraps a password, which only [`reveal`](Self::reveal) shows.
     #[must_use]
     pub fn new(password: impl Into<String>) -> Self {
         Self(password.into())

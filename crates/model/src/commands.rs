@@ -53,7 +53,7 @@ impl Commands {
         }
     }
 
-    /// The command of this name.
+    /// The command of this name, such as `kill`; none if the user gave none, or there is no such name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.all().into_iter().find(|(known, _)| *known == name).and_then(|(_, command)| command)

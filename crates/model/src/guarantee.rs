@@ -161,7 +161,7 @@ impl Encryption {
         }
     }
 
-    /// Whether they are.
+    /// Whether connections are encrypted.
     #[must_use]
     pub fn is_on(self) -> bool {
         self == Self::On
@@ -180,9 +180,9 @@ impl Encryption {
 pub struct UnknownWord {
     /// The kind of value that was expected (`lock mode`).
     pub what: &'static str,
-    /// The word that was given.
+    /// The word that names none of them, as it was given.
     pub word: String,
-    /// The known words.
+    /// The words that name the known values, in the order of `ALL`.
     pub known: Vec<&'static str>,
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Invariant: this crate does no I/O and knows no particular store.
 
+#![warn(missing_docs)]
+
 /// What serde needs of a type that is kept in files as it is written (`try_from = "String", into = "String"`): it is read by
 /// `FromStr` and written by `Display`.
 #[macro_export]

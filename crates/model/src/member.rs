@@ -23,7 +23,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The roles of servers.
+    /// The roles that members have: all but [`Clients`](Self::Clients).
     pub const ALL: [Self; 5] = [Self::Server, Self::Locks, Self::Gateway, Self::Queue, Self::Collector];
 
     /// The role's name, as users write and read it.
@@ -50,7 +50,7 @@ impl fmt::Display for Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MemberId {
-    /// Its role.
+    /// Its role, which several members may share.
     pub role: Role,
     /// Its number among those with the role, from 1; 0 for the only one.
     number: u16,
@@ -116,7 +116,7 @@ impl FromStr for MemberId {
 /// Which members something is done to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Selector {
-    /// This one.
+    /// This member alone.
     Member(MemberId),
     /// The server that leads the others at that moment.
     Leader,

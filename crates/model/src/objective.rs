@@ -15,7 +15,7 @@ use crate::hint;
 pub struct Objective {
     /// The operation, or span, that it is about; none for each operation apart.
     pub operation: Option<String>,
-    /// What is measured.
+    /// The figure that is compared with the limit.
     pub measure: Measure,
     /// What it must be below: nanoseconds, or a share from 0 to 1 of errors.
     pub limit: f64,
@@ -25,12 +25,12 @@ pub struct Objective {
     text: String,
 }
 
-/// What an objective measures.
+/// The figure that an objective limits: one of the response times, or a share of errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measure {
     /// The time that so many percent of the operations (above 0 and below 100) are not slower than.
     Percentile(f64),
-    /// The longest time.
+    /// The longest of the response times.
     Longest,
     /// The share of the operations that were offered and not served.
     Errors,

@@ -33,7 +33,7 @@ pub enum Disruption {
 }
 
 impl Disruption {
-    /// The word for it.
+    /// The word for it in a plan: `kill`, `restart`, `pause`, `disconnect` or `stall`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Disruption {
 /// When a fault comes, from the beginning of the measured part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// At this moment.
+    /// Once, this long after that beginning.
     At(Duration),
     /// This many times, at moments that are drawn from the run's seed.
     Drawn(u32),
@@ -92,11 +92,11 @@ pub enum Moment {
 /// A fault that is asked for, such as `kill@3s`, `kill:locks*5` or `pause@4s:2s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is done.
+    /// What is done, and for how long.
     pub disruption: Disruption,
     /// To which members.
     pub target: Selector,
-    /// When.
+    /// When, and how many times.
     pub moment: Moment,
 }
 
@@ -316,7 +316,7 @@ pub struct Injection {
     pub at: Duration,
     /// The members that it is done to.
     pub target: Selector,
-    /// What is done.
+    /// What is done, and for how long.
     pub disruption: Disruption,
 }
 

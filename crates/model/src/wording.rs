@@ -7,7 +7,7 @@ use crate::{count, hint};
 pub struct UnknownName {
     /// Whether it is a key; otherwise it is the value of one.
     pub is_key: bool,
-    /// The name.
+    /// The name that is not known.
     pub name: String,
     /// The names that are known there.
     pub known: Vec<String>,

@@ -4,6 +4,8 @@
 //! Invariant: this crate records and draws no conclusion. A figure that the kernel refuses or lacks is `None` or
 //! labelled (see [`MemoryKind`]); it is never guessed, and nothing here fails a trial.
 
+#![warn(missing_docs)]
+
 mod free;
 mod frequency;
 mod load;

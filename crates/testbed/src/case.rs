@@ -19,7 +19,7 @@ pub const NAMESPACE: &str = "acidtest";
 /// One trial of the inventory, which a test loads, drives and audits.
 #[derive(Clone, Debug)]
 pub struct InventoryRun {
-    /// The lock mode.
+    /// The lock mode that the stock is loaded for and the clients work in.
     pub lock: Lock,
     /// The namespace and the number of the trial.
     pub place: Place,
@@ -30,7 +30,7 @@ pub struct InventoryRun {
 }
 
 impl InventoryRun {
-    /// A trial of operations drawn at random.
+    /// A trial of operations that are drawn from [`SEED`].
     #[must_use]
     pub fn random(lock: Lock, trial: u32) -> Self {
         Self::new(lock, trial, None)
@@ -56,7 +56,7 @@ impl InventoryRun {
         Self { place: Place { namespace: namespace.to_owned(), ..self.place }, ..self }
     }
 
-    /// Loads the stock.
+    /// Loads the stock. Panics if the store fails.
     pub fn load(&self, store: &impl Store) {
         wait(port(store).load(&self.place, self.lock, &self.stock)).unwrap();
     }

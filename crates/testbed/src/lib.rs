@@ -8,6 +8,7 @@
 //! Invariant: no test is skipped silently. A server that is not installed fails the test with the lab's error, unless
 //! the environment variable `ACIDTEST_TEST_WITHOUT` names its store.
 
+#![warn(missing_docs)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

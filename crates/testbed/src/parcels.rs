@@ -21,7 +21,7 @@ use crate::{
 
 /// One trial of the parcels, which a test loads, drives and audits as acidtest's runner does.
 pub struct ParcelsRun {
-    /// The lock mode.
+    /// The lock mode, which protects the counting of a parcel's scans.
     pub lock: Lock,
     /// The namespace and the number of the trial.
     pub place: Place,
@@ -32,7 +32,7 @@ pub struct ParcelsRun {
 }
 
 impl ParcelsRun {
-    /// A trial with these parameters.
+    /// A trial with these parameters, in [`NAMESPACE`].
     #[must_use]
     pub fn new(lock: Lock, trial: u32, parameters: Parameters) -> Self {
         let workload = Parcels::new(parameters.clone()).unwrap();
@@ -159,7 +159,7 @@ fn port(store: &impl Store) -> &dyn ParcelsStore {
     store.parcels().unwrap()
 }
 
-/// Parameters of a mix on few parcels.
+/// Parameters of a mix, such as `insert`: 20 parcels on their way, 200 scans loaded, and 5 % of the inserts to be refused.
 #[must_use]
 pub fn few(mix: &str) -> Parameters {
     Parameters { mix: mix.parse().unwrap(), parcels: 20, scans: 200, eighths: 0.05, ..Parameters::default() }
@@ -378,15 +378,15 @@ pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
 
 /// A trial that a unit test of an adapter reaches by its own connections: nothing is loaded but the first five scans.
 pub struct Single {
-    /// Where it keeps its data.
+    /// The namespace and the number of the trial.
     pub place: Place,
-    /// What it asks of the store.
+    /// What it asks of the store: an index on the hash, and inserts of at most two scans.
     pub wanted: Requirements,
     parameters: Parameters,
 }
 
 impl Single {
-    /// Loads a trial in this lock mode.
+    /// Loads the first five scans of parcel 0, for this lock mode.
     pub async fn loaded(store: &impl Store, trial: u32, lock: Lock) -> Self {
         let parameters = Parameters { parcels: 1, scans: 5, insert_batch: 2, ..few("insert") };
         let place = Place { namespace: NAMESPACE.to_owned(), trial };

@@ -61,14 +61,14 @@ pub async fn what_is_no_body_is_taken<S: Store + QueueAdapter>(store: &S, spoil:
 pub struct QueueRun {
     /// The namespace and the number of the trial.
     pub place: Place,
-    /// The workload's parameters.
+    /// The workload's parameters, which also say how many clients there are.
     pub parameters: Parameters,
     workload: Queue,
     trial: Box<dyn WorkloadTrial>,
 }
 
 impl QueueRun {
-    /// A trial with these parameters.
+    /// A trial with these parameters, in [`NAMESPACE`].
     #[must_use]
     pub fn new(trial: u32, parameters: Parameters) -> Self {
         Self::within(NAMESPACE, trial, parameters)
@@ -135,7 +135,7 @@ impl QueueRun {
         })
     }
 
-    /// Removes the queue.
+    /// Removes the queue. Panics if the store fails.
     pub fn unload(&self, store: &impl Store) {
         wait(self.trial.unload(store, &self.place)).unwrap();
     }

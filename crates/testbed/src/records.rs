@@ -25,7 +25,7 @@ pub type RecordRow = (String, u64, Option<u64>);
 
 /// One trial of the records, which a test loads, drives and audits as acidtest's runner does.
 pub struct RecordsRun {
-    /// The lock mode.
+    /// The lock mode, which protects updates and modifies.
     pub lock: Lock,
     /// The namespace and the number of the trial.
     pub place: Place,
@@ -35,7 +35,7 @@ pub struct RecordsRun {
 }
 
 impl RecordsRun {
-    /// A trial with these parameters.
+    /// A trial with these parameters, in [`NAMESPACE`].
     #[must_use]
     pub fn new(lock: Lock, trial: u32, parameters: Parameters) -> Self {
         Self::over(lock, trial, parameters, None)

@@ -45,7 +45,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay to the server at this address.
+    /// A relay to the server at this address, from a free port of 127.0.0.1.
     #[must_use]
     pub fn to(server: &Address) -> Self {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();

@@ -18,7 +18,7 @@ pub type Check<S> = fn(&Subject<S>, &S);
 pub struct Subject<S> {
     /// The store's row of the matrix.
     pub kind: StoreKind,
-    /// Opens the store at an address.
+    /// Opens the store at an address; an embedded store at that durability level.
     pub open: OpenStore<S>,
     /// The store's answer when data are read back that were removed.
     pub gone: AfterRemoval,
@@ -37,7 +37,7 @@ pub enum AfterRemoval {
 /// share it, and removes all files.
 #[derive(Debug)]
 pub struct World<S> {
-    /// The store that was opened.
+    /// The store, opened at [`address`](Self::address).
     pub store: S,
     pub(crate) home: Home,
 }
@@ -150,7 +150,7 @@ impl Home {
 }
 
 impl<S> World<S> {
-    /// The address of the store.
+    /// The address of the store: of its server, or of its file.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.home.address()

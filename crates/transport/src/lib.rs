@@ -8,6 +8,8 @@
 //! Where TLS was asked for, nothing is said without it: no byte of a login is written before the handshake is done. Without
 //! the feature `tls`, addresses that ask for TLS are refused.
 
+#![warn(missing_docs)]
+
 mod acceptor;
 mod error;
 #[cfg(feature = "mysql")]
@@ -95,7 +97,7 @@ impl Transport {
         &self.0.endpoint
     }
 
-    /// The address.
+    /// The address that it was made of.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.0.address

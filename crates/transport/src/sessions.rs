@@ -76,11 +76,11 @@ impl Seen {
 /// What is said of an address whose connections share sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    /// The address.
+    /// The address that is refused.
     pub address: &'a Address,
     /// Who does so, for those who know the store.
     pub known: &'a str,
-    /// What to do about it.
+    /// The remedy, in words for the user.
     pub remedy: &'a str,
 }
 

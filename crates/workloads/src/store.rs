@@ -1,5 +1,7 @@
 //! The operations that every store offers, whatever the workload.
 
+#![warn(missing_docs)]
+
 use std::time::{Duration, Instant};
 
 use acidtest_model::{EffectiveSettings, StoreError, Task};

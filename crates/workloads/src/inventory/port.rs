@@ -1,5 +1,7 @@
 //! The port: the operations that a store must offer to run the inventory.
 
+#![warn(missing_docs)]
+
 use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
@@ -12,11 +14,11 @@ use crate::{Place, Reply, Served};
 /// Take units of (sku, condition, source) from whatever warehouses have them: all or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
-    /// The sku that is wanted.
+    /// The sku that is wanted, from 1.
     pub sku: u32,
-    /// The condition that is wanted.
+    /// The condition that is wanted, from 1.
     pub condition: u8,
-    /// The source that is wanted.
+    /// The source that is wanted, from 1.
     pub source: u8,
     /// How many units are wanted.
     pub units: u32,
@@ -25,13 +27,13 @@ pub struct Capture {
 /// Put units back on one tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
-    /// The sku of the tuple.
+    /// The sku of the tuple, from 1.
     pub sku: u32,
-    /// The warehouse of the tuple.
+    /// The warehouse of the tuple, from 1.
     pub warehouse: u8,
-    /// The condition of the tuple.
+    /// The condition of the tuple, from 1.
     pub condition: u8,
-    /// The source of the tuple.
+    /// The source of the tuple, from 1.
     pub source: u8,
     /// How many units are put back.
     pub units: u32,
@@ -147,7 +149,7 @@ impl Operation {
 
 /// Opens connections for one client.
 pub trait Connector {
-    /// The connection that it opens.
+    /// One client's connection, whose operations follow each other.
     type Connection: Operations;
 
     /// Opens a connection and makes ready what its operations need: statements that are prepared, places in a file.
@@ -162,7 +164,7 @@ pub trait Connector {
 pub struct StockRow {
     /// (sku, condition, source, warehouse).
     pub key: (u32, u8, u8, u8),
-    /// Units in stock.
+    /// Units in stock; below 0 if more were taken than there were.
     pub count: i64,
 }
 

@@ -1,6 +1,8 @@
 //! How a client of an SQL database captures and releases: the order of steps in each lock mode. The store supplies
 //! the statements, and decides which of them are sent in one request.
 
+#![warn(missing_docs)]
+
 use std::future::Future;
 
 use acidtest_engine::Attempt;
@@ -108,7 +110,7 @@ pub trait SqlSession {
         taken: &mut Vec<Withdrawal>,
     ) -> impl Future<Output = Step>;
 
-    /// Commits the transaction.
+    /// Commits the transaction of [`take_all_if_unchanged`](Self::take_all_if_unchanged).
     fn commit(&mut self) -> impl Future<Output = Step>;
 
     /// Rolls back the transaction that may be open after an operation ended as `ended`. Returns how the operation
@@ -127,7 +129,7 @@ pub trait SqlSession {
 /// The state of one tuple as a client read it before it decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StockLevel {
-    /// The warehouse that it is in.
+    /// The warehouse that it is in, from 1.
     pub warehouse: u8,
     /// Units in stock.
     pub count: i64,

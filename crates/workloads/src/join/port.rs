@@ -1,5 +1,7 @@
 //! The port: the operations that a store must offer to run the join.
 
+#![warn(missing_docs)]
+
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
@@ -25,7 +27,6 @@ impl TableOrder {
     /// Both orders, in the order of their operations' kinds.
     pub const ALL: [Self; 2] = [Self::ExtFirst, Self::UsertableFirst];
 
-    /// Joins in this order on this connection.
     pub(crate) async fn perform(self, connection: &mut impl Operations) -> Reply<JoinAnswer> {
         let mut joined = JoinAnswer::default();
         let attempt = connection.join(self, &mut joined).await;
@@ -91,7 +92,7 @@ pub trait Operations {
 
 /// Opens connections for one client.
 pub trait Connector {
-    /// The connection that it opens.
+    /// One client's connection, whose operations follow each other.
     type Connection: Operations;
 
     /// Opens a connection and prepares its statements.

@@ -1,5 +1,7 @@
 //! The port: how clients reach what takes their entries, and how a store says what it holds.
 
+#![warn(missing_docs)]
+
 use std::future::Future;
 
 use acidtest_engine::{Attempt, ClientTask};
@@ -11,7 +13,7 @@ use crate::Place;
 /// Entries that are sent together, as a line of JSON each.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The entries.
+    /// The entries, in the order of their lines in [`body`](Self::body).
     pub entries: Vec<Entry>,
     /// The same as the body of an HTTP request.
     pub body: String,
@@ -51,7 +53,7 @@ pub trait Operations {
 
 /// Opens connections.
 pub trait Connector {
-    /// What it opens.
+    /// One client's connection, whose operations follow each other.
     type Connection: Operations;
 
     /// Opens a connection.
@@ -81,7 +83,7 @@ pub struct Rows {
     /// The schema of `PostgreSQL` or the database of `MariaDB` that their table is in; none for the one that is used where
     /// none is named.
     pub schema: Option<String>,
-    /// Their table.
+    /// Their table, without the schema.
     pub table: String,
     /// What their ids begin with, where the table has others.
     pub prefix: String,

@@ -1,5 +1,7 @@
 //! The port: the operations that a store must offer to run the parcels workload.
 
+#![warn(missing_docs)]
+
 use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
@@ -34,7 +36,7 @@ impl Inserted {
         self.0.push(None);
     }
 
-    /// What each scan was given; none for one that was refused.
+    /// `SCAN_ID` and `SCAN_COUNT` of each scan, in the order of the scans; none for one that was refused.
     #[must_use]
     pub fn each(&self) -> &[Option<(u64, u8)>] {
         &self.0
@@ -56,7 +58,7 @@ impl Found {
         self.0.push(scan);
     }
 
-    /// The scans that were read.
+    /// The scans that were read, in the order in which they came.
     #[must_use]
     pub fn each(&self) -> &[StoredScan] {
         &self.0
@@ -135,7 +137,7 @@ impl Operation {
 
 /// Opens connections for one client.
 pub trait Connector {
-    /// The connection that it opens.
+    /// One client's connection, whose operations follow each other.
     type Connection: Operations;
 
     /// Opens a connection, and prepares its statements.

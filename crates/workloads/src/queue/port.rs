@@ -1,5 +1,7 @@
 //! The port: the operations that a store must offer to run a queue.
 
+#![warn(missing_docs)]
+
 use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask, Completion, Fault};

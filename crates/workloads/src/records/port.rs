@@ -1,5 +1,7 @@
 //! The port: the operations that a store must offer to run the records workload.
 
+#![warn(missing_docs)]
+
 use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask, Fault};
@@ -32,9 +34,9 @@ pub enum Action {
 pub struct Request {
     /// The operation's effect.
     pub action: Action,
-    /// The record's number.
+    /// The record's number, from 0.
     pub number: u64,
-    /// The record's key.
+    /// The record's key: [`key_name`](super::key_name) of its number.
     pub key: String,
     /// Most records that a scan returns.
     pub length: u32,
@@ -105,7 +107,7 @@ impl Answer {
 /// The thing that a store finds under a record's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// Nothing.
+    /// Nothing, so that a read, an update or a modify is refused.
     Nothing,
     /// Something that is not a record: see [`Answer::torn`].
     Torn,
@@ -153,7 +155,7 @@ pub struct Requirements {
     pub transaction: u32,
     /// When a written document must be visible to searches, on stores that separate writing from searching.
     pub refresh: Refresh,
-    /// The layout of the records.
+    /// How many records are loaded, and their fields.
     pub layout: Layout,
 }
 
@@ -241,7 +243,7 @@ impl Operation {
 
 /// Opens connections for one client.
 pub trait Connector {
-    /// The connection that it opens.
+    /// One client's connection, whose operations follow each other.
     type Connection: Operations;
 
     /// Opens a connection, sets and reads back its isolation level, and prepares its statements.
