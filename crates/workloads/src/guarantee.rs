@@ -1,7 +1,6 @@
 //! Guarantees by name: a finding names the guarantee that would have prevented it, a cell the ones that it does
 //! without, and a price the one that it is for. Promise, price and exit status follow from that.
 
-/// A guarantee of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guarantee {
     /// Its name in results. If a run can ask for more or less of it, also the name of its dimension of the grid.

@@ -45,7 +45,6 @@ pub use workload::{Combine, DataSize, Values, Workload, WorkloadKind};
 pub static WORKLOADS: &[WorkloadKind] =
     &[inventory::KIND, records::KIND, join::KIND, queue::KIND, logs::KIND, parcels::KIND];
 
-/// The workload of that name; `None` if there is none.
 #[must_use]
 pub fn workload(name: &str) -> Option<&'static WorkloadKind> {
     WORKLOADS.iter().find(|kind| kind.name == name)

@@ -11,7 +11,6 @@ use crate::{Place, Store};
 /// A service to be started.
 #[derive(Clone, Debug)]
 pub struct ServiceSpec {
-    /// Its role.
     pub role: Role,
     /// The store whose server it is; none for a service of acidtest's own, whose role says what it is.
     pub server: Option<&'static str>,

@@ -26,7 +26,6 @@ impl SharedCount {
         self.0[0].0.fetch_add(count, Relaxed);
     }
 
-    /// All that was added.
     pub(crate) fn sum(&self) -> u64 {
         self.0.iter().map(|place| place.0.load(Relaxed)).sum()
     }

@@ -76,7 +76,6 @@ mod shared {
     }
 }
 
-/// The result of a trial's audit.
 #[derive(Clone, Debug)]
 pub struct AuditResult {
     /// The verdict, with its findings and evidence.
@@ -299,12 +298,10 @@ pub trait Consuming: Send + Sync {
     fn is_ordered(&self, store: &dyn Store) -> bool;
 }
 
-/// Writes a ledger.
 pub(crate) fn written_ledger(ledger: &impl Serialize) -> Result<WrittenLedger, String> {
     to_raw_value(ledger).map_err(|error| error.to_string())
 }
 
-/// Reads a ledger.
 pub(crate) fn read_ledger<L: DeserializeOwned>(ledger: &RawValue) -> Result<L, String> {
     serde_json::from_str(ledger.get()).map_err(|error| error.to_string())
 }

@@ -92,9 +92,7 @@ impl DataSize {
 /// How a figure of several trials is made of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
-    /// Their sum.
     Sum,
-    /// Their mean.
     Mean,
     /// The greatest of them.
     Most,

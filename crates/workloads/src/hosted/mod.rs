@@ -37,11 +37,8 @@ pub const PROTOCOL: Protocol = Protocol { name: "host", version: 1 };
 pub struct HostedTrial {
     /// The workload's name.
     pub workload: String,
-    /// The values of its parameters.
     pub parameters: Values,
-    /// The lock mode.
     pub lock: acidtest_model::Lock,
-    /// Where the trial keeps its data.
     pub place: Place,
 }
 

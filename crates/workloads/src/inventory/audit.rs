@@ -13,7 +13,6 @@ use crate::{
 /// A sequence that was replayed, for the audit.
 #[derive(Clone, Copy, Debug)]
 pub struct Replay<'a> {
-    /// The sequence.
     pub sequence: &'a Sequence,
     /// Whether a single client replayed it, so that even the warehouses of each capture are determined.
     pub in_order: bool,

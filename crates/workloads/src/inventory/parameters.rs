@@ -62,13 +62,9 @@ pub enum InvalidParameters {
     TooManyItems {
         /// Tuples asked for.
         items: u32,
-        /// Number of skus.
         skus: u32,
-        /// Number of warehouses.
         warehouses: u8,
-        /// Number of conditions.
         conditions: u8,
-        /// Number of sources.
         sources: u8,
         /// Number of possible keys: the product of these four.
         keys: u64,
@@ -76,7 +72,6 @@ pub enum InvalidParameters {
     /// A value is outside its range.
     #[error("{name} must be {must}")]
     OutOfRange {
-        /// The parameter's name.
         name: &'static str,
         /// The range, as a phrase that follows `must be`.
         must: &'static str,

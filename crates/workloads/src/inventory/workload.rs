@@ -46,7 +46,6 @@ pub const KIND: WorkloadKind = WorkloadKind {
     idle: |_| Vec::new(),
 };
 
-/// The inventory workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Inventory {
     parameters: Parameters,
@@ -60,7 +59,6 @@ const ROW_BYTES: u64 = 40;
 /// read of it at the end.
 const KEPT: [u64; 2] = [130, 50];
 
-/// What the workload with these parameters says of itself.
 fn spec(parameters: &Parameters) -> WorkloadSpec {
     let Parameters { items, capture_share: share, units_max, skew, .. } = parameters;
     let unit = if *share >= 1.0 {

@@ -36,7 +36,6 @@ pub const KIND: WorkloadKind = WorkloadKind {
     idle: |_| idle(&[("max_retries", false, NOTHING_WRITTEN)]),
 };
 
-/// The join workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Join {
     parameters: Parameters,
@@ -54,7 +53,6 @@ impl Join {
     }
 }
 
-/// What the workload with these parameters says of itself.
 fn spec(parameters: &Parameters) -> WorkloadSpec {
     let Parameters { records, fields, field_bytes, ext_rows, value, .. } = parameters;
     let headline = format!(

@@ -38,7 +38,6 @@ const WORDS: &str = "was paid by card and handed over to the parcel service ";
 /// An entry as a client sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Which one it is.
     pub id: Id,
     /// Its id as it is sent.
     pub key: String,
@@ -105,10 +104,8 @@ fn sum(id: &str, timestamp: i64, level: &str, application: &str, text: &str) -> 
     sum.finalize()
 }
 
-/// An entry as it was found in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredEntry<'a> {
-    /// Its id.
     pub id: &'a str,
     /// When it happened: microseconds since 1970.
     pub timestamp: i64,
@@ -116,7 +113,6 @@ pub struct StoredEntry<'a> {
     pub level: &'a str,
     /// Who has written it.
     pub application: &'a str,
-    /// What it tells.
     pub message: &'a str,
     /// What else it has, as JSON.
     pub attributes: Option<&'a str>,

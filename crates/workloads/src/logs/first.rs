@@ -141,7 +141,6 @@ fn elsewhere(gateway: &Gateway, rows: &Rows) -> StoreError {
     with(gateway.failed("finding the first entry that was sent to the gateway", why), WHERE)
 }
 
-/// The error with a remedy.
 fn with(error: StoreError, remedy: &str) -> StoreError {
     match error {
         StoreError::Server { doing, address, cause } => {

@@ -42,7 +42,6 @@ const STORED: u8 = 0b100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Ending {
-    /// Acknowledged.
     Acknowledged,
     /// Refused by the gateway, whose queue was full.
     Refused,

@@ -34,7 +34,6 @@ mod settling;
 mod trial;
 mod workload;
 
-/// The workload's name.
 const NAME: &str = "logs";
 
 pub use audit::{StoredState, audit};

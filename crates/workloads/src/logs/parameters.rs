@@ -23,7 +23,6 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// Its word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,7 +48,6 @@ pub enum LogQueue {
 }
 
 impl LogQueue {
-    /// Its word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,7 +75,6 @@ pub struct Parameters {
     pub queue: LogQueue,
     /// Entries of each client.
     pub entries: u32,
-    /// Entries of a request.
     pub entries_per_request: u32,
     /// Length of an entry's message in bytes.
     pub entry_bytes: u32,

@@ -64,7 +64,6 @@ pub(super) fn port(store: &dyn Store) -> Result<&dyn LogsStore, StoreError> {
 }
 
 impl LogsTrial {
-    /// One of the workload with these parameters.
     pub(super) fn new(parameters: Parameters, setup: &TrialSetup) -> Self {
         // in a table of its own, a trial's entries need not be told from others
         let prefix = match parameters.gateway {

@@ -51,7 +51,6 @@ pub const KIND: WorkloadKind = WorkloadKind {
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
 };
 
-/// The logs workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Logs {
     parameters: Parameters,
@@ -72,7 +71,6 @@ impl Logs {
 /// Bytes of an entry besides its message, as it is sent and stored.
 const FRAME_BYTES: u64 = 180;
 
-/// What the workload with these parameters says of itself.
 fn spec(parameters: &Parameters) -> WorkloadSpec {
     let Parameters { entries, entries_per_request, ramp, hold_open, give_up, retry, .. } = parameters;
     let (unit, together) = match entries_per_request {

@@ -28,7 +28,6 @@ pub(super) struct Final {
     found: FindingCounts,
 }
 
-/// The rows of one parcel.
 #[derive(Clone, Copy, Debug, Default)]
 struct ParcelRows {
     rows: u16,

@@ -53,7 +53,6 @@ impl Scenario {
 /// One operation, ready to be sent.
 #[derive(Debug)]
 enum Operation {
-    /// Inserts these scans.
     Insert(Vec<Scan>),
     /// Reads the scans of a parcel, among which those with these counts must be, which have a bit each.
     ByHash(Parcel, u8),
@@ -79,7 +78,6 @@ struct ParcelsClient<C: Connector> {
 }
 
 impl<C: Connector> ParcelsClient<C> {
-    /// The trial's client with this index.
     fn new(connector: C, scenario: Scenario, index: usize) -> Self {
         let client = index as u64 + 1;
         let seed = scenario.seed ^ client.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -53,7 +53,6 @@ pub struct Parcel {
 }
 
 impl Parcel {
-    /// The parcel with this number.
     #[must_use]
     pub fn of(number: u64) -> Self {
         let mut hash = [0; WIDTHS[0]];
@@ -79,7 +78,6 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// The scan with this number, which is of that parcel.
     pub(super) fn of(number: ScanNumber, parcel: u64) -> Self {
         let mut texts = [0; WIDTH];
         let [hash, kind, machine, code] = columns_mut(&mut texts);
@@ -98,7 +96,6 @@ impl Scan {
         Self::of(ScanNumber::Regular(number | 1 << 40), self.parcel)
     }
 
-    /// Which scan it is.
     #[must_use]
     pub fn number(&self) -> ScanNumber {
         self.number

@@ -30,7 +30,6 @@ impl Stream {
         scans / self.block() * self.parcels
     }
 
-    /// The parcel of a scan.
     pub(super) fn parcel(&self, number: ScanNumber) -> u64 {
         match number {
             ScanNumber::Eighth(parcel) => parcel,
@@ -41,7 +40,6 @@ impl Stream {
         }
     }
 
-    /// The scan with this number.
     #[must_use]
     pub fn scan(&self, number: ScanNumber) -> Scan {
         Scan::of(number, self.parcel(number))
@@ -147,7 +145,6 @@ pub enum LoadMethod {
 /// The scans that are there when a trial begins: the first ones of its stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Loading {
-    /// The stream that they are of.
     pub stream: Stream,
     /// How many they are.
     pub scans: u64,
@@ -158,7 +155,6 @@ pub struct Loading {
 /// A scan that is loaded, with what the store would have given it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedScan {
-    /// The scan.
     pub scan: Scan,
     /// Its `SCAN_ID`: from 1 on in the order of loading.
     pub id: u64,

@@ -58,7 +58,6 @@ const DEMAND: f64 = 50_000_000.0 * 7.0 / 86_400.0;
 /// What its findings break, and what has a price.
 const GUARANTEES: &[Guarantee] = &[LOCK, DURABILITY, TLS, ATOMICITY, INTEGRITY];
 
-/// The parcels workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Parcels {
     parameters: Parameters,
@@ -82,7 +81,6 @@ const ROW_BYTES: u64 = 50;
 /// Bytes of memory for each scan that is loaded: the ledger computes what it must be, and the audit notes what is there.
 const KEPT: [u64; 2] = [0, 12];
 
-/// What the workload with these parameters says of itself.
 fn spec(parameters: &Parameters) -> WorkloadSpec {
     let Parameters { mix, parcels, scans, load, index, insert_batch, .. } = parameters;
     let (unit, together) = match insert_batch {

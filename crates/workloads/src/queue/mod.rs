@@ -32,7 +32,6 @@ mod parameters;
 mod port;
 mod workload;
 
-/// The workload's name.
 const NAME: &str = "queue";
 
 pub use adapter::{MessageNumbers, POLL, SentAcks, poll};

@@ -51,7 +51,6 @@ pub struct Parameters {
     pub backlog: Option<u64>,
     /// Whether messages are to survive the end of the server's process.
     pub persistent: bool,
-    /// The kind of queue.
     pub queue: QueueKind,
     /// Copies of the queue, on different servers.
     pub replicas: u32,

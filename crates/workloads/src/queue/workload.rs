@@ -71,7 +71,6 @@ const GUARANTEES: &[Guarantee] = {
     ]
 };
 
-/// The queue workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Queue {
     parameters: Parameters,
@@ -93,7 +92,6 @@ fn counted(number: u32, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What the workload with these parameters says of itself.
 fn spec(parameters: &Parameters) -> WorkloadSpec {
     let delivery = parameters.delivery();
     let (publish, consume) = (OPERATIONS[0], OPERATIONS[1]);

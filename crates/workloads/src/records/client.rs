@@ -106,7 +106,6 @@ struct RecordsClient<C: Connector> {
 }
 
 impl<C: Connector> RecordsClient<C> {
-    /// The trial's client with this index.
     fn new(connector: C, scenario: Scenario, index: usize) -> Self {
         let client = index as u64 + 1;
         let seed = scenario.seed ^ client.wrapping_mul(0x9E37_79B9_7F4A_7C15);

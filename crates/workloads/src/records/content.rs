@@ -145,7 +145,6 @@ impl Fields {
         self.tag
     }
 
-    /// Each field in turn.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
         (0..self.count).map(|field| &self.text[field * self.each..(field + 1) * self.each])

@@ -212,7 +212,6 @@ impl fmt::Display for Mix {
 }
 
 impl Parameters {
-    /// The layout of the records.
     #[must_use]
     pub fn layout(&self) -> Layout {
         Layout {

@@ -39,7 +39,6 @@ pub const KIND: WorkloadKind = WorkloadKind {
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
 };
 
-/// The records workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Records {
     parameters: Parameters,
@@ -61,7 +60,6 @@ impl Records {
 /// of that for the next trial.
 const KEPT: [u64; 2] = [16, 75];
 
-/// What the workload with these parameters says of itself.
 fn spec(parameters: &Parameters) -> WorkloadSpec {
     let Parameters { mix, records, fields, field_bytes, transaction, .. } = parameters;
     let together = match transaction {
