@@ -156,7 +156,6 @@ struct Hits<'a> {
     hits: Vec<SearchHit<'a>>,
 }
 
-/// A document that a search found.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SearchHit<'a> {
     #[serde(rename = "_id", borrow)]

@@ -25,7 +25,6 @@ pub(crate) enum Error {
     Tls {
         /// Whether any part of the request may have reached the server.
         sent: bool,
-        /// What went wrong.
         error: TlsError,
     },
     /// The answer reports success and cannot be parsed.

@@ -67,7 +67,6 @@ impl std::fmt::Debug for Login {
 /// The format of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// One JSON value.
     Json,
     /// One JSON value on each line.
     Lines,

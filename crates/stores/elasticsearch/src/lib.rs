@@ -98,7 +98,6 @@ fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
     )
 }
 
-/// An Elasticsearch server, as a store.
 #[derive(Debug)]
 pub struct Elasticsearch {
     server: ConnectOptions,

@@ -55,7 +55,6 @@ pub(crate) struct Locks {
 pub(crate) struct Patience(Option<Instant>);
 
 impl Locks {
-    /// Connects to the lock service.
     pub(crate) async fn connect(service: Option<&dyn LockService>, place: &Place) -> Result<Self, String> {
         let service =
             service.ok_or("the hard lock is kept by a lock service: name one with --lock-service")?;
@@ -83,7 +82,6 @@ impl Locks {
         }
     }
 
-    /// Gives a lock up.
     pub(crate) async fn release(&mut self, grant: Grant) {
         // if giving up fails, the lock ends with its lease; the next request reports the connection's error
         let _ = self.locker.release(grant).await;

@@ -9,7 +9,6 @@ use std::fmt::Write;
 
 use acidtest_workloads::Place;
 
-/// The prefix of all names of a namespace.
 pub(crate) fn prefix(namespace: &str) -> String {
     format!("{}--", encoded(namespace))
 }
@@ -34,7 +33,6 @@ impl Table {
         Self::named(place, "usertable")
     }
 
-    /// The one of the scans.
     pub(crate) fn of_scans(place: &Place) -> Self {
         Self::named(place, "scans")
     }

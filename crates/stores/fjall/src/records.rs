@@ -193,7 +193,6 @@ impl Codec {
         }
     }
 
-    /// Performs one request inside a transaction.
     fn apply(
         &mut self,
         inside: &mut Transaction<'_>,

@@ -47,7 +47,6 @@ impl Columns for Row {
     }
 }
 
-/// The whole number that a text is.
 pub(crate) fn whole(text: &[u8]) -> Option<i128> {
     str::from_utf8(text).ok()?.parse().ok()
 }

@@ -131,7 +131,6 @@ struct JoinConnector {
     value: u8,
 }
 
-/// One client's connection.
 struct JoinConnection {
     session: Session,
     ext_first: Statement,

@@ -224,7 +224,6 @@ pub struct MariaDbSubscriber {
     stopped: bool,
 }
 
-/// A message that was locked.
 struct Locked {
     id: Result<u64, String>,
     /// Empty where it is none.

@@ -102,7 +102,6 @@ fn told<const N: usize>(rows: Rows<'_>) -> Result<[String; N], Error> {
 const PROXY: &str = "so does a proxy that multiplexes (ProxySQL, RDS Proxy) or splits reads from writes (MaxScale's \
                      readwritesplit). What a run sets in its sessions may be set for others, or elsewhere";
 
-/// What to do about it.
 const REMEDY: &str = "give the server's own address, or one at which the proxy keeps one session of one server for each \
                       connection (ProxySQL: mysql-multiplexing=false and no query rules; MaxScale: readconnroute)";
 

@@ -38,7 +38,6 @@ impl<W> Journal<W> {
         Self { world: Arc::clone(world), kills: world.kills(), writes: Vec::new() }
     }
 
-    /// The planted bug.
     pub(crate) fn bug(&self) -> Option<Bug> {
         self.world.faults.bug
     }

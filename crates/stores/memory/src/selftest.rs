@@ -38,13 +38,10 @@ const FEW: &str = r#"{"records": 24, "keys": "uniform", "fields": 4, "field_byte
 /// One case of the self-test: a workload, and the reference store with its faults.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The workload to drive.
     pub workload: &'static WorkloadKind,
     /// The workload's parameters that differ from their defaults.
     pub values: Values,
-    /// The store's faults.
     pub faults: Faults,
-    /// The lock mode.
     pub lock: Lock,
     /// Whether a fixed sequence of operations is replayed, so that the audit also compares the final state with the
     /// end of the sequence.
@@ -195,13 +192,11 @@ impl Case {
         cases
     }
 
-    /// The same case with these faults.
     #[must_use]
     pub fn with(self, faults: Faults) -> Self {
         Self { faults, ..self }
     }
 
-    /// The same case under this lock mode.
     #[must_use]
     pub fn under(self, lock: Lock) -> Self {
         Self { lock, ..self }
@@ -259,7 +254,6 @@ impl Case {
 /// The results of a trial that was driven and audited.
 #[derive(Clone, Debug)]
 pub struct DrivenTrial {
-    /// The engine's measurement of the trial.
     pub measurement: Measurement,
     /// The audit, and the data that the trial leaves for the next one to reuse.
     pub audited: AuditResult,
@@ -288,7 +282,6 @@ impl DrivenTrial {
     }
 }
 
-/// The clock by which a trial is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
@@ -301,9 +294,7 @@ pub enum Clock {
 /// Number of clients, clock and interruption of a driven trial.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveOptions {
-    /// Number of clients.
     pub clients: u32,
-    /// The clock by which the trial is driven.
     pub clock: Clock,
     /// When the trial is interrupted, as by a user, counted from its start; only by the simulated clock.
     pub halt: Option<Duration>,

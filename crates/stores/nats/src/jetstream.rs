@@ -182,13 +182,11 @@ pub struct Api<'a> {
 }
 
 impl<'a> Api<'a> {
-    /// Asks over this connection.
     #[must_use]
     pub fn new(connection: Connection, server: &'a ConnectOptions) -> Self {
         Self { connection, server, asked: 0 }
     }
 
-    /// The connection.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         &self.connection

@@ -43,7 +43,6 @@ impl ConnectOptions {
         self.usual.as_deref()
     }
 
-    /// The address.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.transport.address()

@@ -74,7 +74,6 @@ impl Connector {
         self
     }
 
-    /// The server's address.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.transport.address()

@@ -136,7 +136,6 @@ impl Postgres {
         Ok(store)
     }
 
-    /// The address that the store was opened with.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.server.address()

@@ -198,7 +198,6 @@ impl Session {
         }
     }
 
-    /// Commits the transaction.
     pub(crate) async fn commit(&mut self) -> Result<(), Attempt> {
         self.part(Part::Last, |_| Ok(())).await?.committed()
     }

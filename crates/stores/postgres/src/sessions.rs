@@ -97,7 +97,6 @@ const POOLER: &str = "so does a pooler in transaction or statement mode, such as
 const HANDED_ON: &str = "the server's sessions are handed on, with what others have set and prepared in them, as by a pooler \
                          in transaction mode, or by one that resets nothing between clients";
 
-/// What to do about it.
 const REMEDY: &str =
     "give the server's own address, or that of a pool in session mode that resets its sessions (DISCARD ALL)";
 

@@ -64,7 +64,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The beginning of the message that marks a namespace; the run's id follows.
 const MARK: &str = "acidtest run ";
 
-/// A RabbitMQ server.
 pub struct RabbitMq {
     server: ConnectOptions,
     version: String,

@@ -8,7 +8,6 @@ use crate::protocol::{Connection, Error, Reply, nonsense};
 /// millisecond or so.
 const SCANNED: u32 = 1000;
 
-/// The prefix of every key of the namespace.
 #[must_use]
 pub(crate) fn prefix(namespace: &str) -> String {
     format!("{namespace}:")

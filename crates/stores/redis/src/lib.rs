@@ -118,7 +118,6 @@ fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
 const CLUSTER: &str =
     "it is a node of a Redis Cluster, which refuses what an operation does on keys of several slots";
 
-/// A Redis server, as a store.
 #[derive(Debug)]
 pub struct Redis {
     server: ConnectOptions,

@@ -87,7 +87,6 @@ fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
     (request.transaction > 1 && request.lock != Lock::Native).then_some(records::ONE_CALL)
 }
 
-/// A Tarantool server, as a store.
 #[derive(Debug)]
 pub struct Tarantool {
     server: ConnectOptions,

@@ -10,7 +10,6 @@ use crate::iproto::{Connection, Encoder, Error, Fate, Reader};
 pub(crate) mod code {
     /// There is no memory left to store the data.
     pub(super) const MEMORY: u32 = 2;
-    /// The server only reads.
     pub(super) const READ_ONLY: u32 = 7;
     /// The space to be created is there already.
     pub(crate) const SPACE_EXISTS: u32 = 10;
@@ -19,9 +18,7 @@ pub(crate) mod code {
     pub(super) const WAL_IO: u32 = 40;
     /// The user lacks the right to do that.
     pub(super) const ACCESS_DENIED: u32 = 42;
-    /// There is no user of this name.
     pub(super) const NO_SUCH_USER: u32 = 45;
-    /// The password is wrong.
     pub(super) const PASSWORD_MISMATCH: u32 = 47;
 
     /// The errors of a server that writes nothing for now: it only reads (7), has yet to load its data (116) or to find the

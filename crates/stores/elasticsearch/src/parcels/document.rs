@@ -152,7 +152,6 @@ pub(super) struct Single<'a> {
 }
 
 impl Single<'_> {
-    /// The scan that it is.
     pub(super) fn scan(&self) -> StoredScan {
         decode(&self.id, self.source.get())
     }

@@ -139,7 +139,6 @@ impl Statements {
         sql.push_str(") GROUP BY scan_hash");
     }
 
-    /// Inserts several scans.
     pub(crate) fn insert_several(&self, sql: &mut String, scans: &[Scan], batch: &Batch) {
         let _ = write!(sql, "INSERT INTO {} {GIVEN} VALUES ", self.table);
         for (index, (scan, count)) in batch.each(scans).enumerate() {

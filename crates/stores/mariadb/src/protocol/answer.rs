@@ -273,12 +273,10 @@ impl<'a> Rows<'a> {
         self.answer.rows.len()
     }
 
-    /// The first row.
     pub(crate) fn first(&self) -> Option<Row<'a>> {
         self.iter().next()
     }
 
-    /// Each in turn.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
         let Connection { wire, found: Found { rows, fields }, .. } = self.connection;
         let places = rows.get(self.answer.rows.clone()).unwrap_or_default();

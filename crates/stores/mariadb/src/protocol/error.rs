@@ -12,10 +12,8 @@ use mysql_common::{
 /// Why a request has no answer, or what the server has answered in its place.
 pub(crate) type Error = RequestError<Box<ServerError>>;
 
-/// An error that the server has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerError {
-    /// Its number.
     pub(crate) code: u16,
     /// The SQLSTATE; empty where it has none.
     pub(crate) state: String,

@@ -22,7 +22,6 @@ pub(crate) enum RequestKind {
     Run(usize),
     /// A statement is run as text.
     Query,
-    /// A statement is prepared.
     Prepare,
 }
 
@@ -45,7 +44,6 @@ impl Agreed {
     }
 }
 
-/// What has come of an answer.
 #[derive(Debug, Default)]
 pub(super) struct PartialAnswer {
     pub(super) is_begun: bool,
@@ -54,7 +52,6 @@ pub(super) struct PartialAnswer {
     pub(super) first_row: usize,
     pub(super) count: u64,
     pub(super) last_insert_id: Option<u64>,
-    /// The statement that is prepared.
     pub(super) statement: Option<StmtPacket>,
     /// The columns of the statement, or of the last result: those of an earlier one, until they are described anew.
     pub(super) columns: Vec<Column>,

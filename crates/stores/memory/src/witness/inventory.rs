@@ -46,7 +46,6 @@ impl Inventory {
         Self { tuples, exact, ..Self::default() }
     }
 
-    /// Notes that a release was sent.
     pub(crate) fn sent(&mut self, release: &Release) {
         if let Some(account) = self.tuples.get_mut(&key(&release.withdrawal())) {
             account.sent += i64::from(release.units);

@@ -60,11 +60,8 @@ pub struct Info {
 /// The credentials to log in with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// No credentials.
     Anonymous,
-    /// A user with a password.
     User(String, Secret),
-    /// A token.
     Token(Secret),
     /// The seed of a user's `NKey`, which is not sent.
     #[cfg(feature = "tls")]

@@ -49,7 +49,6 @@ pub struct ApiError {
     /// The number of the error, such as [`ApiError::STREAM_NOT_FOUND`]; 0 where an old server gives none.
     #[serde(default)]
     pub err_code: u32,
-    /// The server's description of the error.
     #[serde(default)]
     pub description: String,
 }

@@ -11,7 +11,6 @@ pub struct Message<'a> {
     pub reply: Option<&'a str>,
     /// The block of headers, which may begin with a status; empty if there is none.
     pub(super) headers: &'a [u8],
-    /// The message's body.
     pub payload: &'a [u8],
     pub(super) inbox: &'a str,
 }

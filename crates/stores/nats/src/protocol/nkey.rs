@@ -37,7 +37,6 @@ fn seed_of_user(seed: &str) -> Option<[u8; 32]> {
     is_users.then(|| seed.try_into().ok())?
 }
 
-/// A user's key pair.
 #[cfg(feature = "tls")]
 pub struct UserKey(Ed25519KeyPair);
 

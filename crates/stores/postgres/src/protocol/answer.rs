@@ -24,7 +24,6 @@ pub(super) struct Answer {
 /// How a transaction has ended, as the server says in answer to a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ended {
-    /// It was committed.
     Committed,
     /// It was rolled back, as one is that has failed, whatever the command was.
     RolledBack,
@@ -111,7 +110,6 @@ impl<'a> Answers<'a> {
         Self { connection: self.connection, range: (end.min(start + before), end) }
     }
 
-    /// Each in turn.
     pub fn iter(&self) -> impl Iterator<Item = Result<Rows<'a>, &'a Error>> + Clone + use<'a> {
         let answers = *self;
         (0..self.len()).map(move |index| answers.get(index))
@@ -190,7 +188,6 @@ impl<'a> Rows<'a> {
         self.answer.rows == 0
     }
 
-    /// The first row.
     #[must_use]
     pub fn first(&self) -> Option<Row<'a>> {
         self.into_iter().next()

@@ -109,7 +109,6 @@ pub enum Request {
     Run(usize),
     /// A statement that answers no rows, as a simple query.
     Command,
-    /// A statement is prepared.
     Prepare,
     /// A question whose answer is one row, as a simple query.
     Ask,

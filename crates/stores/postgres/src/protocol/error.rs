@@ -10,10 +10,8 @@ use tokio_postgres::error::SqlState;
 /// Why a request has no answer, or what the server has answered in its place.
 pub type Error = RequestError<Box<ServerError>>;
 
-/// An error that the server has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerError {
-    /// The SQLSTATE.
     pub code: SqlState,
     /// Its message, in the server's words.
     pub message: String,

@@ -115,7 +115,6 @@ impl Statements {
         })
     }
 
-    /// The first step of a request.
     pub(crate) fn first<'a>(&'a self, request: &'a Request) -> Step<'a> {
         let (what, statement) = match (request.action, &self.how) {
             (Action::Read, _) => (StatementKind::Read, self.read),
@@ -183,7 +182,6 @@ impl StatementKind {
 }
 
 impl Step<'_> {
-    /// The values of the statement.
     pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = Value<'_>> {
         let Request { key, length, fields, .. } = self.request;
         let number = match self.what {

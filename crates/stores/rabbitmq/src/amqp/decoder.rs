@@ -8,7 +8,6 @@ use super::{
 /// The largest body that is accepted, in bytes: brokers allow messages of 512 MiB at most.
 const BODY: u64 = 1 << 29;
 
-/// A message of the server.
 #[derive(Debug)]
 pub(super) enum ServerMessage {
     /// An event that a caller may wait for.
@@ -193,7 +192,6 @@ mod tests {
     /// Smaller than a server would agree on, so that messages of a test have bodies of several frames.
     const FRAME_MAX: usize = 64;
 
-    /// Any message of a server.
     #[derive(Clone, Debug)]
     enum AnyServerMessage {
         Delivered(u64, bool, Vec<u8>),

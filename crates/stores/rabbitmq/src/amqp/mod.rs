@@ -47,9 +47,7 @@ pub enum Error {
     Closed {
         /// Which of the two.
         what: &'static str,
-        /// The reply code.
         code: u16,
-        /// The reply text.
         text: String,
     },
     /// The server sent bytes that the protocol does not allow.
@@ -88,11 +86,8 @@ impl From<io::Error> for Error {
 /// The credentials to log in with, and the virtual host.
 #[derive(Clone)]
 pub struct Login {
-    /// The user's name.
     pub user: String,
-    /// The user's password.
     pub password: acidtest_model::Secret,
-    /// The virtual host.
     pub vhost: String,
     /// After how many seconds without a word the broker takes the connection for lost; 0 is never. Whoever asks for it
     /// says something often enough.
@@ -108,14 +103,12 @@ pub enum Event {
         tag: u64,
         /// Whether it may have been delivered before.
         redelivered: bool,
-        /// Its body.
         body: Vec<u8>,
     },
     /// A message of ours that no queue takes and that therefore was not published.
     Returned {
         /// The reason.
         text: String,
-        /// The message's body.
         body: Vec<u8>,
     },
     /// The message with this tag was published, or all up to it.

@@ -89,13 +89,9 @@ pub const COMMIT_OK: Id = (90, 21);
 /// A value in a table that is sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// A text.
     Text(&'a str),
-    /// The truth.
     True,
-    /// A number.
     Number(i64),
-    /// A table in the table.
     Table(&'a [(&'a str, Value<'a>)]),
 }
 
@@ -150,7 +146,6 @@ impl Arguments {
         whole
     }
 
-    /// Adds a table.
     #[must_use]
     pub fn table(self, entries: &[(&str, Value<'_>)]) -> Self {
         let inner = entries.iter().fold(Self::default(), |inner, (name, value)| {
@@ -330,7 +325,6 @@ impl<'a> Reader<'a> {
         Some(texts)
     }
 
-    /// Reads a value of a table.
     fn value(&mut self) -> Option<TableValue> {
         let size = match self.byte()? {
             b'S' | b'x' => {

@@ -24,7 +24,6 @@ pub(super) struct Garbled;
 pub enum Reply<'a> {
     /// Nothing: there is no such value.
     Nil,
-    /// A number.
     Integer(i64),
     /// A word of the protocol, such as `OK`.
     Status(&'a [u8]),
@@ -145,7 +144,6 @@ impl<'a> Reply<'a> {
         Ok(found)
     }
 
-    /// The error that it is, if it is one.
     pub(crate) fn error(self) -> Option<ServerError> {
         match self {
             Self::Error(words) => Some(ServerError::new(words)),

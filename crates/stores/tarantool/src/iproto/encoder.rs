@@ -73,7 +73,6 @@ impl Encoder {
         self
     }
 
-    /// Writes a boolean.
     pub fn bool(&mut self, value: bool) -> &mut Self {
         let Ok(()) = rmp::encode::write_bool(&mut self.0, value);
         self

@@ -22,7 +22,6 @@ pub enum Error {
     Server {
         /// The number of the error, such as [`Error::DUPLICATE_KEY`].
         code: u32,
-        /// The server's description of the error.
         message: String,
     },
 }

@@ -74,7 +74,6 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads a boolean.
     pub fn bool(&mut self) -> Result<bool, Error> {
         self.read("a boolean", |rest| decode::read_bool(rest).ok())
     }
