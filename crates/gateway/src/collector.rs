@@ -32,7 +32,6 @@ pub(crate) struct Collectors {
     doing: Mutex<BTreeMap<usize, Doing>>,
 }
 
-/// What a collector does.
 #[derive(Debug, Default)]
 struct Doing {
     /// Since when the database has its batch.

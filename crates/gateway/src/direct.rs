@@ -62,7 +62,6 @@ impl Direct {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 
-    /// Stores one entry.
     pub(crate) async fn store(&self, entry: &Queued<'_>) -> Result<Stored, SinkError> {
         let late = |what: &str| SinkError::Away(format!("{what} within {} s", PATIENCE.as_secs()));
         let since = Instant::now();

@@ -110,7 +110,6 @@ pub struct Storage {
 /// What a gateway is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens.
     pub listen: SocketAddr,
     /// Its certificate, by which it speaks TLS, and nothing else; none for HTTP without TLS.
     pub certificate: Option<OwnCertificate>,
@@ -142,7 +141,6 @@ pub struct Config {
     pub body: usize,
     /// What is taken of a request of which some entries are refused.
     pub partial: Partial,
-    /// How ids are made.
     pub ids: Ids,
     /// How long the head of a request may take.
     pub head_time: Duration,
@@ -159,7 +157,6 @@ pub struct Config {
 pub struct CollectorConfig {
     /// The broker.
     pub queue: Address,
-    /// The name of its queue.
     pub queue_name: String,
     /// How entries are stored.
     pub storage: Storage,

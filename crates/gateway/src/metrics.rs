@@ -100,7 +100,6 @@ struct OfStatus {
     status: u16,
 }
 
-/// What a gateway is set up as.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SetUp {
     architecture: &'static str,
@@ -209,7 +208,6 @@ impl Metrics {
         }
     }
 
-    /// Tells what the gateway is set up as.
     pub(crate) fn set_up_as(&self, architecture: &'static str, queue: &'static str) {
         let instance = format!("{:016x}", rand::random::<u64>());
         self.setup.get_or_create(&SetUp { architecture, queue, instance }).set(1);

@@ -22,7 +22,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens one.
     pub(crate) async fn open(connector: &Connector) -> Result<Self, ConnectError> {
         let (client, exchange) = connector.connect().await?;
         // the connection ends with the client; why it ended is told by the next request

@@ -45,7 +45,6 @@ const ENDING: Duration = Duration::from_secs(5);
 /// The bytes of a segment of a queue on disk, but for small queues.
 const SEGMENT: u64 = 64 << 20;
 
-/// A gateway that runs.
 #[derive(Debug)]
 pub struct Running {
     /// Where it listens, if it does, such as `http://127.0.0.1:1731`.
@@ -56,7 +55,6 @@ pub struct Running {
     ended: oneshot::Receiver<Ended>,
 }
 
-/// How a gateway ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// What has ended it, if nobody has: a defect of acidtest.
@@ -467,7 +465,6 @@ fn stored(storage: &Storage, sink: &Sink) -> (&'static str, String) {
     ("sink", format!("{}, table {}; {}", storage.sink, storage.table, sink.about))
 }
 
-/// The name of the broker at an address.
 fn broker_name(address: &acidtest_model::Address) -> &'static str {
     if address.scheme == "nats" { "nats" } else { "rabbitmq" }
 }

@@ -14,7 +14,6 @@ pub struct AsyncReader<R> {
 }
 
 impl<R: AsyncBufRead + Unpin> AsyncReader<R> {
-    /// Reads what comes from there.
     pub fn new(from: R) -> Self {
         Self { from, line: Vec::new(), longest: usize::MAX }
     }
@@ -54,7 +53,6 @@ pub struct AsyncWriter<W> {
 }
 
 impl<W: AsyncWrite + Unpin> AsyncWriter<W> {
-    /// Writes there.
     pub fn new(to: W) -> Self {
         Self { to, line: Vec::new() }
     }

@@ -6,7 +6,6 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Error, Greeting, Protocol, decode, encode, greeting};
 
-/// Reads messages.
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
@@ -15,7 +14,6 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads what comes from there.
     pub fn new(from: R) -> Self {
         Self { from, line: Vec::new(), longest: usize::MAX }
     }
@@ -53,7 +51,6 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes there.
     pub fn new(to: W) -> Self {
         Self { to, line: Vec::new() }
     }

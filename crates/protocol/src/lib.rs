@@ -14,7 +14,6 @@ pub use blocking::{Reader, Writer, answer_greeting};
 /// What two processes talk about, and in which version. Two processes work together only if both are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// The name.
     pub name: &'static str,
     /// The version: another one after each change of a message.
     pub version: u32,
@@ -37,7 +36,6 @@ impl Protocol {
 pub struct Greeting {
     /// The name of the protocol.
     pub protocol: String,
-    /// Its version.
     pub version: u32,
 }
 
@@ -67,12 +65,7 @@ pub enum Error {
     NoGreeting(serde_json::Error),
     /// It has greeted with another version, or for another protocol.
     #[error("speaks {theirs}, and this acidtest {ours}: use the same version of acidtest for both")]
-    AnotherVersion {
-        /// Its greeting.
-        theirs: Greeting,
-        /// That of this process.
-        ours: Greeting,
-    },
+    AnotherVersion { theirs: Greeting, ours: Greeting },
 }
 
 impl Error {

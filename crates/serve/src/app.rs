@@ -120,7 +120,6 @@ impl App {
         Ok(to_its_end(async move { runs.submit(checked).await }).await??)
     }
 
-    /// Has a run stopped.
     pub(crate) async fn stop(&self, id: &str) -> Result<Record, Problem> {
         let (runs, named) = (Arc::clone(&self.runs), id.to_owned());
         match to_its_end(async move { runs.stop(&named).await }).await? {
@@ -162,7 +161,6 @@ impl App {
         }
     }
 
-    /// The result of a run.
     pub(crate) async fn result(&self, record: &Record) -> Result<RunResult, Problem> {
         let (runs, record) = (Arc::clone(&self.runs), record.clone());
         self.heavy(move || read(&runs, &record)).await

@@ -76,7 +76,6 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Adds an event.
     pub(crate) fn tell(&self, event: &Event) {
         // a type of our own without a map of other keys than texts always has JSON
         let Ok(data) = serde_json::to_string(event) else { return };

@@ -29,7 +29,6 @@ const SAID: usize = 2_000;
 /// How long a process may take to be gone after its last word.
 pub(crate) const ENDING: Duration = Duration::from_secs(30);
 
-/// The process of a run.
 pub(crate) struct RunProcess {
     child: Child,
     /// Ends the process's input when it is dropped, and so the run.

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// A plan that was checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedPlan {
     /// The plan, its addresses without passwords.
@@ -156,7 +155,6 @@ pub trait Program: Send + Sync + 'static {
     /// start programs, and take a second.
     fn here(&self, store: &str) -> (bool, String);
 
-    /// The workloads.
     fn workloads(&self) -> Vec<WorkloadAbout>;
 
     /// The command that makes a run: it reads one line from its standard input, and ends tidily when its input ends. It

@@ -79,7 +79,6 @@ pub(crate) fn text(path: &Path, longest: u64) -> Result<String, Unreadable> {
     String::from_utf8(text).map_err(|_| Unreadable::Other("it is not text".to_owned()))
 }
 
-/// A result.
 pub(crate) fn result(path: &Path) -> Result<RunResult, Unreadable> {
     acidtest_results::read(&text(path, LONGEST)?).map_err(|error| Unreadable::Other(error.to_string()))
 }

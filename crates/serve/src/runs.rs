@@ -89,7 +89,6 @@ impl State {
         }
     }
 
-    /// The state in words.
     pub(crate) fn words(self) -> String {
         self.name().replace('_', " ")
     }
@@ -170,7 +169,6 @@ struct Run {
     state: watch::Sender<State>,
 }
 
-/// Why a run is not taken.
 #[derive(Debug)]
 pub(crate) enum NotTaken {
     /// So many wait already.
@@ -181,7 +179,6 @@ pub(crate) enum NotTaken {
     Ending,
 }
 
-/// Why a run does not go on.
 #[derive(Debug)]
 pub(crate) enum NotResumed {
     /// It is under way, or nothing of it is missing.
@@ -189,7 +186,6 @@ pub(crate) enum NotResumed {
     NotTaken(NotTaken),
 }
 
-/// All runs.
 pub(crate) struct Runs {
     folder: PathBuf,
     program: Arc<dyn Program>,
@@ -270,7 +266,6 @@ impl Runs {
         self.folder.join(record.file_name())
     }
 
-    /// The run with this id.
     pub(crate) fn get(&self, id: &str) -> Option<Record> {
         self.lock().get(id).map(|run| run.record.clone())
     }
@@ -285,7 +280,6 @@ impl Runs {
         (earlier.iter().take(limit).map(|record| (*record).clone()).collect(), earlier.len() > limit)
     }
 
-    /// The state of every run.
     pub(crate) fn states(&self) -> Vec<State> {
         self.lock().values().map(|run| run.record.state).collect()
     }
@@ -621,7 +615,6 @@ async fn told(state: &mut watch::Receiver<State>, ends: &mut watch::Receiver<boo
     }
 }
 
-/// How a run ended.
 struct End {
     /// None where its process ended without saying so.
     how: Option<Ending>,

@@ -33,7 +33,6 @@ const LIMITS: Limits = Limits {
 
 /// How the server is set up.
 pub struct Config {
-    /// Where it listens.
     pub listen: SocketAddr,
     /// Its certificate, by which it speaks TLS, and nothing else; none for HTTP without TLS.
     pub certificate: Option<OwnCertificate>,
@@ -56,7 +55,6 @@ pub enum Error {
     Other(String),
 }
 
-/// A server that runs.
 pub struct Server {
     /// Where it listens, such as `http://127.0.0.1:1730`.
     pub url: String,

@@ -58,7 +58,6 @@ impl Places {
         self.freed.notified().await;
     }
 
-    /// Takes a place.
     pub(crate) fn take(self: &Arc<Self>) -> Held {
         self.open.fetch_add(1, Relaxed);
         Held { places: Arc::clone(self) }

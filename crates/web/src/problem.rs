@@ -44,7 +44,6 @@ impl<E: Default> Problem<E> {
 }
 
 impl<E: Serialize> Problem<E> {
-    /// The answer that says it.
     pub fn answer<B: From<Bytes>>(&self) -> Response<B> {
         // these documents have no maps with other keys than strings, and nothing else can fail
         let mut text = serde_json::to_vec(self).unwrap_or_default();

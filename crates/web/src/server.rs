@@ -22,7 +22,6 @@ use crate::{
 /// Where connections come in, and what makes them ready to be read.
 #[derive(Debug)]
 pub struct Listener {
-    /// The socket.
     pub tcp: TcpListener,
     /// With TLS, or without.
     pub acceptor: Acceptor,
@@ -76,7 +75,6 @@ pub trait Handler: Send + Sync + 'static {
 /// What becomes of connections.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'e> {
-    /// One was accepted.
     Accepted,
     /// It is served from now on, so long after.
     Served(Duration),

@@ -22,7 +22,6 @@ pub(crate) enum Form {
     Lines,
 }
 
-/// What a body holds.
 #[derive(Debug)]
 pub(crate) struct Body<'a> {
     /// Good entries, each with its place in the body.
@@ -344,7 +343,6 @@ fn without_fine_digits(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The attributes, if there are any.
 fn attributes(raw: &RawValue) -> Result<Option<&str>, Fault> {
     let wrong = |reason: String| (Some("attributes"), reason);
     let text = raw.get();

@@ -84,7 +84,6 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// An entry that was refused.
 #[derive(Debug, Serialize)]
 pub(super) struct RefusedEntry {
     pub(super) entry: usize,

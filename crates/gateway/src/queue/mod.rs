@@ -56,7 +56,6 @@ pub(crate) enum PutError {
     Failed(String),
 }
 
-/// A queue.
 #[derive(Debug)]
 pub(crate) enum Queue {
     Disk(DiskQueue),

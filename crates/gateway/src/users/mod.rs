@@ -21,7 +21,6 @@ use crate::{
 /// The most bytes of a user's name.
 const NAME: usize = 64;
 
-/// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Letters, digits and `._-`.

@@ -89,7 +89,6 @@ fn page_of(next: &str) -> Option<&str> {
     (is_plain && is_page(path) && !path.contains("//")).then_some(next)
 }
 
-/// To the page of a run.
 fn to_run(run: &Record) -> Redirect {
     Redirect::to(&format!("/runs/{}", run.id))
 }

@@ -58,7 +58,6 @@ fn pick(id: &str) -> Markup {
     html! { input type="checkbox" name="run" value=(id) aria-label={ "compare " (id) }; }
 }
 
-/// A table of runs.
 fn table(records: &[Record]) -> Markup {
     html! {
         @if !records.is_empty() {

@@ -43,7 +43,6 @@ pub(super) fn end(message: &mut [u8]) {
     }
 }
 
-/// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Records(Vec<Record>),

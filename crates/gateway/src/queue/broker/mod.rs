@@ -107,7 +107,6 @@ trait Publisher: Send {
 /// An answer, and to which message it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answered {
-    /// The message's number.
     number: u64,
     /// Whether it stands for all messages before it that were not answered, too.
     multiple: bool,
@@ -193,7 +192,6 @@ pub(crate) enum Use {
     Collector,
 }
 
-/// A queue in a broker.
 #[derive(Debug)]
 pub(crate) struct BrokerQueue {
     shared: Arc<Shared>,

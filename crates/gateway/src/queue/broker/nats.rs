@@ -561,7 +561,6 @@ impl Pulling {
     }
 }
 
-/// What came.
 enum Arrival {
     Message {
         reply: String,

@@ -22,7 +22,6 @@ struct Played {
     room: AtomicUsize,
     /// Ends all connections.
     cut: Notify,
-    /// What was kept aside.
     aside: Mutex<Vec<Vec<u8>>>,
     /// How long an answer takes.
     slow: Mutex<Duration>,

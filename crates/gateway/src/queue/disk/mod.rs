@@ -77,7 +77,6 @@ pub(crate) struct DiskOptions {
     pub(crate) panics: Arc<std::sync::atomic::AtomicBool>,
 }
 
-/// A queue on disk.
 #[derive(Debug)]
 pub(crate) struct DiskQueue {
     shared: Arc<Shared>,
@@ -111,7 +110,6 @@ struct State {
     /// Whether the committer has ended.
     ended: bool,
     segments: VecDeque<Placed>,
-    /// The number of the next segment.
     next_segment: u64,
     /// The number behind the last entry that was acknowledged or, because it could not be synced, refused.
     end: u64,

@@ -76,7 +76,6 @@ pub(super) struct Numbers {
     pub(super) acknowledged: u64,
 }
 
-/// The file of the segment with this number.
 pub(super) fn path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:016}.segment"))
 }

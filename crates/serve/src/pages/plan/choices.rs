@@ -152,7 +152,6 @@ impl<'a> Finder<'a> {
         Some(format!("no effect here: {why}"))
     }
 
-    /// What is chosen.
     pub(super) fn chosen(self) -> Plan {
         self.plan
     }

@@ -120,7 +120,6 @@ struct Text {
     written: String,
     /// Why it would have no effect; none if it has one.
     idle: Option<String>,
-    /// What is wrong with it.
     wrong: Option<String>,
 }
 
