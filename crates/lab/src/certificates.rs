@@ -90,7 +90,6 @@ pub struct Issuer(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
 #[cfg(feature = "tls")]
 #[derive(Clone)]
 pub struct Issued {
-    /// The certificate.
     pub certificate: String,
     /// Its private key.
     pub key: String,

@@ -111,7 +111,6 @@ impl Deployment {
         &self.members
     }
 
-    /// This member.
     #[must_use]
     pub fn member(&self, id: impl Into<MemberId>) -> Option<&Member> {
         let id = id.into();

@@ -20,17 +20,12 @@ pub enum LabError {
     },
     /// The lab cannot start this one with TLS.
     #[error("no private server with TLS: {why}")]
-    NoTls {
-        /// The reason.
-        why: &'static str,
-    },
-    /// A program is not installed.
+    NoTls { why: &'static str },
     #[error(transparent)]
     MissingProgram(#[from] MissingProgram),
     /// A program is there and cannot be used.
     #[error("cannot use {}: {why}\n  remedy: name the server's own binary in {variable}", program.display())]
     Unusable {
-        /// The path of the program.
         program: PathBuf,
         /// The reason why it cannot be used.
         why: String,
@@ -39,22 +34,12 @@ pub enum LabError {
     },
     /// Another process listens on the port asked for.
     #[error("port {port} is taken on 127.0.0.1; choose another with --port or leave it out")]
-    PortTaken {
-        /// The port asked for.
-        port: u16,
-    },
-    /// The system refuses the port asked for.
+    PortTaken { port: u16 },
     #[error("port {port} cannot be used on 127.0.0.1: {cause}; choose another with --port or leave it out")]
-    PortRefused {
-        /// The port asked for.
-        port: u16,
-        /// The system's error.
-        cause: io::Error,
-    },
+    PortRefused { port: u16, cause: io::Error },
     /// The program that prepares a data folder ended with an error.
     #[error("preparing the data of a private {store} server failed: {program} {how}; its last lines:\n{log}")]
     InitFailed {
-        /// The name of the store.
         store: &'static str,
         /// The program that prepares the folder.
         program: String,
@@ -66,14 +51,12 @@ pub enum LabError {
     /// The server ended without being told to.
     #[error("the private {store} server {how}; the last lines of its log:\n{log}")]
     Died {
-        /// The name of the store.
         store: &'static str,
         /// The exit status or signal that it ended with, in words.
         how: String,
         /// The last lines of its log, indented.
         log: String,
     },
-    /// The disk is full.
     #[error("no space left on {}; free some or set ACIDTEST_LAB to another folder", folder.display())]
     DiskFull {
         /// The folder that the disk has no room for.
@@ -115,9 +98,7 @@ pub enum LabError {
         folder.display()
     )]
     Undead {
-        /// The name of the store.
         store: String,
-        /// The ids of the processes.
         pids: Vec<u32>,
         /// The server's private folder, which is left in place.
         folder: PathBuf,
@@ -127,10 +108,7 @@ pub enum LabError {
         "the private {store} server could not be paused: its processes go on after SIGSTOP\n  \
          remedy: they wait for a disk; try again when it is less busy"
     )]
-    Restless {
-        /// The name of the store.
-        store: &'static str,
-    },
+    Restless { store: &'static str },
     /// The system refused an operation on a file or process.
     #[error("{doing} {} failed: {cause}", path.display())]
     Io {
@@ -138,7 +116,6 @@ pub enum LabError {
         doing: &'static str,
         /// The path that the operation was on.
         path: PathBuf,
-        /// The system's error.
         cause: io::Error,
     },
 }

@@ -21,7 +21,6 @@ const PROCESS: &str = ".process";
 /// A server program that is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// The path of the program.
     pub program: PathBuf,
     /// The first line that it prints for `--version`.
     pub version: String,

@@ -218,7 +218,6 @@ pub enum Holder {
 /// A private folder with its servers, as the lab lists it.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The name of the store.
     pub store: String,
     /// Its servers; none for an embedded store.
     pub members: Vec<MemberEntry>,
@@ -233,13 +232,11 @@ pub struct Entry {
 /// A private server, as the lab lists it.
 #[derive(Clone, Debug)]
 pub struct MemberEntry {
-    /// Which member of the deployment it is.
     pub id: MemberId,
     /// The store that it serves.
     pub store: String,
     /// The id of the root of its process tree, or of the process that prepares it; none if neither runs.
     pub pid: Option<u32>,
-    /// Its address.
     pub address: Address,
     /// The durability level that it was started for.
     pub durability: Durability,
@@ -284,7 +281,6 @@ pub struct Cleared {
 /// A private folder that was not removed.
 #[derive(Clone, Debug)]
 pub struct Leftover {
-    /// The path of the folder.
     pub folder: PathBuf,
     /// The reason why it is still there.
     pub why: String,

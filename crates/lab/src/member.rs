@@ -75,7 +75,6 @@ impl Member {
         started.map(|()| member)
     }
 
-    /// Which member of the deployment it is.
     #[must_use]
     pub fn id(&self) -> MemberId {
         self.record.id

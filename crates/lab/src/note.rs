@@ -58,9 +58,7 @@ impl Note {
 pub struct NamespaceEntry {
     /// The address of the server, without a password.
     pub address: String,
-    /// The name of the store.
     pub store: String,
-    /// The name of the namespace.
     pub namespace: String,
     /// The id of the run that created it.
     pub run: String,

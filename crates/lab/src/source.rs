@@ -5,7 +5,6 @@ use std::{fmt, path::PathBuf};
 /// A program that is not installed, and how to install it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingProgram {
-    /// The program's name.
     pub name: &'static str,
     /// The paths at which it was searched for.
     pub looked: Vec<PathBuf>,
