@@ -34,7 +34,6 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// The exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Held => 0,

@@ -36,7 +36,6 @@ macro_rules! groups {
 
 groups!(Grid, Driving, Data, Room, Search);
 
-/// Options that were given, and their values.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenValues {
     options: Vec<&'static PlanOption>,
@@ -45,12 +44,10 @@ pub(crate) struct GivenValues {
 }
 
 impl GivenValues {
-    /// The keys of the options.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'static str> {
         self.options.iter().flat_map(|option| option.keys())
     }
 
-    /// Gives the values to a plan.
     pub(crate) fn apply_to(&self, plan: &mut Plan) {
         self.options.iter().for_each(|option| option.copy(&self.plan, plan));
     }

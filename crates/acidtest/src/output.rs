@@ -82,7 +82,6 @@ impl ResultFile {
     }
 }
 
-/// Prints a result in the format asked for.
 pub(crate) fn print(result: &RunResult, format: Format) -> Result<(), Failure> {
     let text = match format {
         Format::Table => render(result, style()).map_err(|error| Failure::Usage(error.to_string()))?,
@@ -167,7 +166,6 @@ pub(crate) fn say_as_it_is(text: &str) {
 /// Length of the longest result that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// Reads a result file.
 pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
     let unusable = |why: String| Failure::Usage(format!("cannot read the result {}: {why}", path.display()));
     let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;

@@ -155,7 +155,6 @@ impl<P: TypedValueParser> TypedValueParser for Offering<P> {
     }
 }
 
-/// What is said of a parameter.
 fn told(parameter: &Parameter) -> String {
     format!("{} [default: {}]", parameter.meaning, parameter.default)
 }

@@ -34,7 +34,6 @@ type Opened = Result<Box<dyn Store>, StoreError>;
 pub(crate) struct Registered {
     /// The store's name, its properties and the workloads that it supports.
     pub(crate) kind: StoreKind,
-    /// Opens the store at an address.
     open: for<'a> fn(&'a Address, OpenOptions<'a>) -> Task<'a, Opened>,
 }
 

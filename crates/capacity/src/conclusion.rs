@@ -24,7 +24,6 @@ pub struct Conclusion {
     pub expected: Option<(f64, f64)>,
     /// Why the search went no higher.
     pub why: Why,
-    /// Probes that were made.
     pub probes: usize,
     /// One point for each different rate, ascending.
     pub curve: Vec<Point>,

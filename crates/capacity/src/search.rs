@@ -50,7 +50,6 @@ pub enum Ended {
 pub struct Observation {
     /// The rate that was asked for (operations a second).
     pub rate: f64,
-    /// How it ended.
     pub ended: Ended,
     /// Measured over allowed, of each objective: above 1 where it was missed. May be empty if it is not known.
     pub margins: Vec<f64>,
@@ -65,7 +64,6 @@ pub struct Observation {
 pub enum Step {
     /// Probe this rate (operations a second), and tell what it answered.
     Probe(f64),
-    /// The search is over.
     Done(Box<Conclusion>),
 }
 

@@ -3,7 +3,6 @@
 
 /// uPlot, which defines `uPlot`.
 pub const SCRIPT: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
-/// Its style sheet.
 pub const STYLE: &str = include_str!("../vendor/uplot/uPlot.min.css");
 /// Its licence, to be shown on each page.
 pub const LICENSE: &str = include_str!("../vendor/uplot/LICENSE");

@@ -355,7 +355,6 @@ fn leader(
     Some(format!("{which} of those {those}: {}, {shown}{noise}{refusals}{late}", names.cell(best)))
 }
 
-/// A figure of a trial.
 type Figure = fn(&TrialResult) -> Option<f64>;
 
 /// Share of the offered operations that a cell has to answer to keep up with its rate.

@@ -178,7 +178,6 @@ impl Table {
         Self::new(titles.iter().map(|title| (*title, Priority::Needed)))
     }
 
-    /// An empty table with these columns.
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Priority)>) -> Self {
         let column = |(title, worth): (&str, Priority)| Column { title: title.to_owned(), worth };
         Self { columns: columns.into_iter().map(column).collect(), rows: Vec::new() }

@@ -15,12 +15,10 @@ const ALIKE: f64 = 0.05;
 pub struct Answers {
     /// Acknowledged operations.
     pub ok: u64,
-    /// Refused ones.
     pub refused: u64,
 }
 
 impl Answers {
-    /// Of these operations.
     pub fn of<'a>(operations: impl IntoIterator<Item = &'a OperationFigures>) -> Self {
         let ended =
             |each: &OperationFigures, outcome| each.service.get(outcome).map_or(0, |times| times.count);

@@ -7,11 +7,9 @@ use serde_json::Value;
 
 use crate::{CellResult, OPTIONS, distinct};
 
-/// The store.
 pub const STORE: &str = "store";
 /// The address of a user's own server; its value is `private` for a private one.
 pub const ADDRESS: &str = "address";
-/// The lock mode.
 pub const LOCK: &str = "lock";
 /// The durability level asked for; its value is `as it is` on a user's own server.
 pub const DURABILITY: &str = "durability";
@@ -19,7 +17,6 @@ pub const DURABILITY: &str = "durability";
 pub const TLS: &str = "tls";
 /// The faults that its trials have.
 pub const FAULT: &str = "fault";
-/// The number of clients.
 pub const CLIENTS: &str = "clients";
 /// The offered rate in operations a second; its value is `closed` in a closed loop.
 pub const RATE: &str = "rate";

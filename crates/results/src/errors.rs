@@ -8,7 +8,6 @@ use crate::{CellResult, OperationFigures, SecondFigures, TrialResult, total};
 const ERRORS: [&str; 2] = ["failed", UNKNOWN];
 const UNKNOWN: &str = "unknown";
 
-/// All others.
 const OTHERS: [&str; 3] = ["ok", "refused", "conflict"];
 
 /// The share of errors (1 %) above which a cell's rate is void. What fails is often far quicker, or slower, than what succeeds,

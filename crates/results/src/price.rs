@@ -38,7 +38,6 @@ impl Priceable {
         all.iter().filter(|each| each.has_price()).map(move |one| Self { all, one })
     }
 
-    /// The guarantee's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.one.name

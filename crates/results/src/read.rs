@@ -8,7 +8,6 @@ use crate::{FORMAT, RunResult};
 /// The reason why a file cannot be read as a result.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableResult {
-    /// The text is not JSON.
     #[error("it is not JSON: {0}")]
     NoJson(serde_json::Error),
     /// The JSON has no version of a result format.

@@ -25,7 +25,6 @@ pub struct SoFar {
 }
 
 impl SoFar {
-    /// Counts the trials of a result.
     #[must_use]
     pub fn of(result: &RunResult) -> Self {
         let mut so_far = Self::default();

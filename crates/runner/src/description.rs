@@ -16,7 +16,6 @@ use crate::OpenOptions;
 pub struct TrialDescription {
     /// The workload's name.
     pub workload: String,
-    /// The values of its parameters.
     pub parameters: Values,
     /// The trial, and which of its clients the process drives.
     pub setup: TrialSetup,

@@ -17,7 +17,6 @@ use crate::{Failure, Processes, TrialDescription, instance::Instance};
 pub struct Spread<'a> {
     /// How many processes there are at most; no more than clients.
     pub processes: u32,
-    /// The command that starts a worker.
     pub worker: &'a dyn Fn() -> Command,
 }
 

@@ -24,7 +24,6 @@ const OF_CLIENT: u64 = 25 << 10;
 /// all data on servers of the user's own, which may be anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Memory.
     pub memory_bytes: u64,
     /// Disk, in the lab's folder.
     pub disk_bytes: u64,

@@ -23,7 +23,6 @@ const REFUSED_WAIT: Duration = Duration::from_millis(5);
 /// How an operation is protected that decides nothing: it needs no lock.
 const NOTHING_TO_PROTECT: &str = "nothing to protect: no write depends on what was read";
 
-/// One cell of the grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// The index of the cell's store among the run's targets.
@@ -34,7 +33,6 @@ pub struct Cell {
     pub durability: Durability,
     /// Whether the connections are encrypted.
     pub tls: Encryption,
-    /// The lock mode.
     pub lock: Lock,
     /// How many clients are driven.
     pub clients: u32,
@@ -638,7 +636,6 @@ fn lacks<'a>(
 /// Why combinations of a plan cannot be run.
 #[derive(Default)]
 struct Refused {
-    /// What stores lack.
     lacking: BTreeSet<String>,
     /// What does not fit together; each says what would.
     unfit: BTreeSet<String>,

@@ -225,7 +225,6 @@ impl Instance {
         })
     }
 
-    /// The open store.
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         &*self.server.store
@@ -506,7 +505,6 @@ pub(crate) struct LostMember {
     pub(crate) how: String,
     /// The last lines of its log.
     pub(crate) log: Vec<String>,
-    /// Which member it is.
     pub(crate) id: MemberId,
     /// What it says of its own data: that they are damaged; none if it does not.
     pub(crate) damage: Option<String>,

@@ -49,7 +49,6 @@ pub(crate) enum AskedEnd {
     Elsewhere,
 }
 
-/// A life that nobody asked for.
 #[derive(Debug)]
 struct UnaskedLife {
     identity: Identity,

@@ -8,10 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::description::TrialDescription;
 
-/// The protocol of these messages.
 pub(crate) const PROTOCOL: Protocol = Protocol { name: "worker", version: 1 };
 
-/// What a worker is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
     /// Asks for the worker's clock.
@@ -26,7 +24,6 @@ pub(crate) enum ToWorker {
     Boundary { number: u64, boundary: Boundary },
 }
 
-/// What a worker tells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
     /// Its clock, in nanoseconds.

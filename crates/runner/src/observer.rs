@@ -33,7 +33,6 @@ pub enum FaultStage {
     Begun,
     /// The member was started again, or goes on.
     Back,
-    /// The member answers.
     Answers,
     /// There was nothing to do it to.
     Missed,
@@ -70,7 +69,6 @@ pub trait Observer {
     fn finish(&mut self) {}
 }
 
-/// Tells nobody.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

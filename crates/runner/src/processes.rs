@@ -37,10 +37,8 @@ const NOTED: Duration = Duration::from_secs(1);
 /// Bytes of a worker's last words that are kept.
 const LAST_WORDS: usize = 2000;
 
-/// Writes to a worker.
 type ToWorkers = Writer<Box<dyn Write + Send>>;
 
-/// Reads what a worker tells.
 type FromWorkers = Reader<BufReader<Box<dyn Read + Send>>>;
 
 /// One process that drives clients, and the streams to it.
@@ -54,7 +52,6 @@ pub struct Worker {
 struct Process {
     child: Mutex<Child>,
     last_words: Arc<Mutex<String>>,
-    /// Reads them.
     reader: thread::JoinHandle<()>,
 }
 
@@ -252,7 +249,6 @@ impl Processes {
         self.workers.len()
     }
 
-    /// The ids of the processes.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.children.iter().flatten().map(|process| process.child().id()).collect()
     }

@@ -83,15 +83,12 @@ pub struct Finished {
 
 /// A checked plan that is ready to run, and the run that it continues, if any.
 pub struct Order {
-    /// The run's id.
     pub id: String,
-    /// The plan.
     pub plan: Plan,
     /// Its stores, in the plan's order.
     pub targets: Vec<Target>,
     /// The server that keeps hard locks for stores that have none of their own.
     pub lock_service: Option<Target>,
-    /// Its cells.
     pub grid: Grid,
     /// The result of the interrupted run that goes on; none for a new run.
     pub begun: Option<RunResult>,

@@ -172,12 +172,10 @@ impl StartedServices {
         self.started.iter().filter_map(|service| Some((service.role.to_string(), service.version.clone()?)))
     }
 
-    /// All members.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
         self.started.iter().flat_map(|service| service.deployment.members())
     }
 
-    /// This member.
     pub(crate) fn member_mut(&mut self, id: MemberId) -> Option<&mut Member> {
         self.of(id)?.member()
     }

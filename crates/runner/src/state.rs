@@ -93,7 +93,6 @@ impl RunState {
         &self.result.cells[cell].without
     }
 
-    /// Keeps a trial of a cell.
     pub(crate) fn keep(&mut self, cell: usize, trial: TrialResult) {
         self.result.cells[cell].trials.push(trial);
     }

@@ -8,7 +8,6 @@ pub trait Opener: Send + Sync {
     /// The store's row of the matrix: its name, its properties and the workloads that it supports.
     fn kind(&self) -> &StoreKind;
 
-    /// Opens the store at an address.
     fn open<'a>(
         &'a self,
         address: &'a Address,

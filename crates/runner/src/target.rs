@@ -9,7 +9,6 @@ use crate::Opener;
 /// One store of a run.
 #[derive(Clone)]
 pub struct Target {
-    /// Opens the store.
     pub opener: &'static dyn Opener,
     /// The address of a user's own server or file; none for a private one.
     pub address: Option<Address>,

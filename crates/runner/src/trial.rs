@@ -95,7 +95,6 @@ impl<'a> TrialRun<'a> {
         self.trial.rows()
     }
 
-    /// The trial's place in the store.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.hosted.place

@@ -29,7 +29,6 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The measurements of a trial that was driven.
 #[derive(Debug)]
 pub struct Driven {
-    /// What the engine measured.
     pub measurement: Measurement,
     /// What clients, servers and machine used.
     pub resources: Resources,
@@ -37,7 +36,6 @@ pub struct Driven {
     pub injected: Vec<Injected>,
     /// Whether the store's server was ended, so that what the ledger saw is not all of one life of it.
     pub(crate) crashed: bool,
-    /// The server that was lost, if one was.
     pub(crate) lost: Option<LostMember>,
     pub(crate) gauge: Option<GaugeFigures>,
 }

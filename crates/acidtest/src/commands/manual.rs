@@ -9,7 +9,6 @@ use clap_mangen::Man;
 
 use crate::{args::Arguments, exit::Status, output};
 
-/// Prints the completion script of a shell.
 pub(crate) fn completions(shell: Shell) -> Result<Status, Failure> {
     output::print_text(&script(shell))?;
     Ok(Status::Held)

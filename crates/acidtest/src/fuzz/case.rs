@@ -20,7 +20,6 @@ const LONGEST: u64 = 1 << 20;
 pub(crate) struct FuzzCase {
     /// Seed of all faults in the store; the plan has a seed of its own.
     pub(crate) seed: u64,
-    /// The clock that the trials run by.
     pub(crate) clock: Clock,
     /// Number of trials before the planted bug takes effect, so that it works on data that a sound trial has left.
     #[serde(default)]

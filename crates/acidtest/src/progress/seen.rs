@@ -22,12 +22,10 @@ pub(super) struct Seen {
     seconds: Vec<u64>,
     /// The last fault of the trial.
     fault: Option<String>,
-    /// The verdict so far.
     so_far: SoFar,
 }
 
 impl Seen {
-    /// A trial begins.
     pub(super) fn begin(&mut self) {
         self.seconds.clear();
         self.fault = None;

@@ -43,7 +43,6 @@ pub const STYLE: &str = include_str!("page.css");
 pub struct NamedResult<'a> {
     /// The file's name, which heads the result on the page.
     pub name: &'a str,
-    /// The result to show.
     pub result: &'a RunResult,
 }
 

@@ -239,14 +239,12 @@ pub struct SpaceForecast {
 pub enum Next {
     /// A trial in a closed loop, which says where to begin.
     ClosedLoop,
-    /// A probe.
     Probe {
         /// Its rate, in operations a second.
         rate: f64,
         /// How long it is measured.
         length: Duration,
     },
-    /// Nothing more.
     Nothing,
 }
 

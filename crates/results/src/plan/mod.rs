@@ -30,7 +30,6 @@ pub enum ArrivalKind {
 }
 
 impl ArrivalKind {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Constant, Self::Poisson];
 
     /// The word that names it on the command line, in plans and in results.

@@ -15,16 +15,13 @@ use super::{
     typed::{Takes, Typed},
 };
 
-/// An option of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOption {
-    /// Its key in a plan.
     pub key: &'static str,
     /// The table of the plan in which the key stands (`[capacity]`); none for the plan itself.
     pub table: Option<&'static str>,
     /// Its name on the command line of a run, without the dashes.
     pub long: &'static str,
-    /// What it is about.
     pub group: Group,
     help: &'static str,
     /// How many words it takes.
@@ -40,7 +37,6 @@ pub struct PlanOption {
     pub words: fn() -> Vec<(&'static str, &'static str)>,
     /// What a plan's value of it must be, by itself: what is said where it is not, and whether it is.
     pub rules: &'static [Rule],
-    /// What it is in a search for a capacity.
     pub in_search: InSearch,
     /// The value of a cell, where its list is an axis of the grid.
     pub of_cell: Option<fn(&CellResult) -> String>,
@@ -56,7 +52,6 @@ pub struct PlanOption {
 /// What an option of a run is in a search for a capacity.
 #[derive(Clone, Copy, Debug)]
 pub enum InSearch {
-    /// The same.
     Same,
     /// The same, but for its name, what the help says of it, and what that calls its default, where it is another.
     As(&'static str, &'static str, Option<&'static str>),

@@ -19,13 +19,9 @@ use crate::{
 /// A grid to make a result of: every store with every lock mode and number of clients.
 #[derive(Clone, Copy)]
 pub struct Grid<'a> {
-    /// Names of stores.
     pub stores: &'a [&'a str],
-    /// Lock modes.
     pub locks: &'a [Lock],
-    /// Durability levels.
     pub durability: &'a [Durability],
-    /// Numbers of clients.
     pub clients: &'a [u32],
     /// Values of the parameter `transaction`.
     pub transactions: &'a [u32],
