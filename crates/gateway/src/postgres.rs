@@ -71,13 +71,10 @@ impl Shared {
             return Ok(Arc::clone(open));
         }
         let opened = Session::open(&self.connector).await;
-        let opened = Arc::new(opened.map_err(|error| self.unreached(unreached(&error, self.address())))?);
+        let opened =
+            Arc::new(opened.map_err(|error| self.unreached(unreached(&error, self.connector.address())))?);
         *session = Some(Arc::clone(&opened));
         Ok(opened)
-    }
-
-    fn address(&self) -> &Address {
-        self.connector.address()
     }
 
     /// Gives the connection up: the next request opens another. One that is being opened is given up by whoever opens it.
@@ -97,7 +94,7 @@ impl Shared {
     }
 
     fn unreached(&self, why: impl std::fmt::Display) -> Error {
-        Error::Unreached(format!("PostgreSQL at {}: {why}", self.address()))
+        Error::Unreached(format!("PostgreSQL at {}: {why}", self.connector.address()))
     }
 }
 

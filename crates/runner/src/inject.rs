@@ -293,7 +293,7 @@ impl<'a> Injector<'a> {
             };
             if hit.is_empty() {
                 let member = next.target.role().into();
-                let at = Some(self.passed());
+                let at = Some(self.begun.elapsed());
                 self.done.push(Injected { at, missed: true, ..Injected::of(next, member) });
             }
             for member in hit {
@@ -325,7 +325,7 @@ impl<'a> Injector<'a> {
 
     /// Lets processes of clients go on that were stopped for long enough.
     fn wake(&mut self, driver: &mut Driver) {
-        let (now, passed) = (Instant::now(), self.passed());
+        let (now, passed) = (Instant::now(), self.begun.elapsed());
         for open in &mut self.open {
             if let State::Stalled(process, until) = open.state
                 && now >= until
@@ -424,7 +424,7 @@ impl<'a> Injector<'a> {
         so_far: impl Fn() -> SoFar,
         instance: &mut Instance,
     ) -> Result<Option<LostMember>, Failure> {
-        let (now, passed) = (Instant::now(), self.passed());
+        let (now, passed) = (Instant::now(), self.begun.elapsed());
         let acknowledged = so_far().last_acknowledged;
         self.look(window, acknowledged);
         self.outages.end(window, acknowledged);
@@ -481,10 +481,6 @@ impl<'a> Injector<'a> {
         }
     }
 
-    fn passed(&self) -> Duration {
-        self.begun.elapsed()
-    }
-
     fn begin(
         &mut self,
         injection: &Injection,
@@ -496,7 +492,7 @@ impl<'a> Injector<'a> {
             self.begin_on_clients(injection, driver);
             return Ok(());
         }
-        let mut injected = Injected { at: Some(self.passed()), ..Injected::of(injection, hit) };
+        let mut injected = Injected { at: Some(self.begun.elapsed()), ..Injected::of(injection, hit) };
         if self.is_out_of_reach(injection, hit) {
             injected.missed = true;
             self.done.push(injected);
@@ -536,7 +532,7 @@ impl<'a> Injector<'a> {
             Disruption::Disconnect | Disruption::Stall { .. } => return Ok(()),
         };
         // the signals take their time
-        injected.at = Some(self.passed());
+        injected.at = Some(self.begun.elapsed());
         let state = match (state, self.open.iter().find(|open| open.member == hit).map(|open| &open.state)) {
             // it stands still already, for longer than it is asked to now
             (State::Paused(until), Some(State::Paused(longer))) => State::Paused(until.max(*longer)),
@@ -562,7 +558,7 @@ impl<'a> Injector<'a> {
     }
 
     fn begin_on_clients(&mut self, injection: &Injection, driver: &mut Driver) {
-        let at = self.passed();
+        let at = self.begun.elapsed();
         let clients = MemberId::from(Role::Clients);
         let mut injected = Injected { at: Some(at), ..Injected::of(injection, clients) };
         if let Disruption::Stall { lasting } = injection.disruption {

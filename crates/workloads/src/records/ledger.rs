@@ -286,7 +286,7 @@ impl Ledger {
 
     /// Records an acknowledged insert, with the tag that it wrote, and the epoch in which it did.
     pub(crate) fn was_inserted(&self, number: u64, tag: u64, epoch: Epoch) {
-        if let Some(account) = self.account(number) {
+        if let Some(account) = self.accounts.at(number) {
             account.newest.fetch_max(WrittenVersion::written_in(epoch, 0, tag).0, Relaxed);
         }
         self.insert_ended(number, InsertState::Acknowledged);
@@ -311,13 +311,9 @@ impl Ledger {
         }
     }
 
-    fn account(&self, number: u64) -> Option<&Account> {
-        self.accounts.at(number)
-    }
-
     /// The newest version of a record that is known to have been written, with the mark of its fields.
     pub(crate) fn newest(&self, number: u64) -> WrittenVersion {
-        self.newest_of(number, self.account(number))
+        self.newest_of(number, self.accounts.at(number))
     }
 
     /// The same for a given account; before anything was acknowledged, the version loaded or taken over.
@@ -346,7 +342,7 @@ impl Ledger {
         before: WrittenVersion,
         epoch: Epoch,
     ) {
-        let Some(account) = self.account(number) else { return };
+        let Some(account) = self.accounts.at(number) else { return };
         account.ok.fetch_add(1, Relaxed);
         if let Some(version) = version {
             account.newest.fetch_max(WrittenVersion::written_in(epoch, version, tag).0, Relaxed);
@@ -358,7 +354,7 @@ impl Ledger {
 
     pub(crate) fn update_unknown(&self, number: u64) {
         self.doubtful();
-        if let Some(account) = self.account(number) {
+        if let Some(account) = self.accounts.at(number) {
             account.unknown.fetch_add(1, Relaxed);
         }
     }
@@ -458,7 +454,7 @@ impl TrialLedger for Ledger {
         self.tags.fetch_max(written.tag, Relaxed);
         self.drawn_elsewhere.fetch_max(written.drawn, Relaxed);
         for &(number, ok, unknown, newest) in &written.accounts {
-            let account = self.account(number).ok_or_else(|| format!("there is no record {number}"))?;
+            let account = self.accounts.at(number).ok_or_else(|| format!("there is no record {number}"))?;
             account.ok.fetch_add(ok, Relaxed);
             account.unknown.fetch_add(unknown, Relaxed);
             account.newest.fetch_max(newest, Relaxed);

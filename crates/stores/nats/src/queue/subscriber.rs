@@ -332,12 +332,8 @@ mod tests {
         format!("MSG {inbox}1 1 $JS.ACK.s.c.1.{sequence}.1.9.0 4\r\nbody\r\n")
     }
 
-    fn received() -> ReceivedMessage {
-        ReceivedMessage::default()
-    }
-
     async fn take(consumer: &mut Consumer) -> Attempt {
-        consumer.take(Duration::from_secs(20), &mut received()).await
+        consumer.take(Duration::from_secs(20), &mut ReceivedMessage::default()).await
     }
 
     /// The server answers a ping once it has read what came before it.
@@ -357,7 +353,7 @@ mod tests {
                 peer.say("PONG\r\n").await;
                 while consumer.progress().read < read {
                     assert_eq!(
-                        consumer.take(Duration::from_millis(1), &mut received()).await,
+                        consumer.take(Duration::from_millis(1), &mut ReceivedMessage::default()).await,
                         Attempt::Refused
                     );
                 }
