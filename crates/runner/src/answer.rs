@@ -11,8 +11,12 @@ use crate::{Failure, Interrupt, OpenOptions, Target, failure::MORE_TIME};
 /// Connections that a store opens one after the other when it is opened, at most, with all that is asked on them.
 const OPENED: u32 = 4;
 
-/// How long a private server may take until its first answer.
+/// How long a server or a service may take until it answers again after a fault, and a service until its first answer.
 pub(crate) const READY: Duration = Duration::from_mins(1);
+
+/// How long a private server may take until its first answer: RabbitMQ, which takes seven seconds on an idle machine, took more
+/// than a minute where seven programs shared each core.
+const FIRST: Duration = Duration::from_mins(3);
 
 /// Time between two attempts at a server's first answer.
 pub(crate) const AGAIN: Duration = Duration::from_millis(30);
@@ -106,21 +110,44 @@ pub async fn first_answer(
         match Box::pin(unless_interrupted(interrupt, open(target, address, options))).await {
             Ok(store) => return Ok(store),
             Err(interrupted) if interrupt.is_set() => return Err(interrupted),
-            Err(error) if begun.elapsed() > READY => {
-                let log = deployment
-                    .member(member)
-                    .map_or_else(Vec::new, |member| member.log_tail(10))
-                    .join("\n  ");
-                return Err(Failure::Store(format!("{error}\n  its log ends:\n  {log}")));
+            Err(error) if begun.elapsed() > FIRST => {
+                let log = deployment.member(member).map_or_else(Vec::new, |member| member.log_tail(10));
+                return Err(Failure::Store(unanswered(&error.to_string(), &log)));
             }
             Err(_) => tokio::time::sleep(AGAIN).await,
         }
     }
 }
 
+/// What is said of a private server that runs and does not answer. The remedy for a server of the user's own is of no use here.
+fn unanswered(error: &str, log: &[String]) -> String {
+    let cause = error.lines().next().unwrap_or_default();
+    format!(
+        "{cause}; the private server was started {} s ago\n  remedy: see its log; if other programs keep the machine busy, run \
+         again without them\n  its log ends:\n  {}",
+        FIRST.as_secs(),
+        log.join("\n  ")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_private_server_that_does_not_answer_is_nothing_for_the_user_to_start() {
+        let error = StoreError::Unreachable {
+            address: "amqp://guest@127.0.0.1:5".to_owned(),
+            cause: "Connection refused".to_owned(),
+            remedy: "start the server, or check host and port".to_owned(),
+        };
+        assert_eq!(
+            unanswered(&error.to_string(), &["Starting broker".to_owned(), "node: acidtest".to_owned()]),
+            "cannot reach amqp://guest@127.0.0.1:5: Connection refused; the private server was started 180 s ago\n  \
+             remedy: see its log; if other programs keep the machine busy, run again without them\n  \
+             its log ends:\n  Starting broker\n  node: acidtest"
+        );
+    }
 
     #[test]
     fn an_interrupt_ends_the_opening_of_a_store() {

@@ -102,8 +102,9 @@ fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
         if lock == "none" {
             assert_eq!(verdict(cell), "broken", "{store} without a lock under contention");
             let findings = cell["trials"][0]["audit"]["findings"].as_array().unwrap();
-            let oversold = findings.iter().find(|finding| finding["name"] == "oversold").unwrap();
-            assert!(oversold["count"].as_u64().unwrap() > 0, "{store}: {findings:?}");
+            // mostly oversold; where few clients got their turn, perhaps only stock that was lost or gained
+            let is_of_the_lock = |finding: &&Value| finding["guarantee"] == "lock" && finding["count"] != 0;
+            assert!(findings.iter().any(|finding| is_of_the_lock(&finding)), "{store}: {findings:?}");
             assert_eq!(cell["prices"], serde_json::json!([]));
         } else {
             assert_eq!(verdict(cell), "holds", "{store} {lock}: {}", cell["trials"][0]["audit"]);
@@ -118,7 +119,7 @@ fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
             "{store} {connecting:?}"
         );
     }
-    assert!(ended.stdout.contains("broken: oversold"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("Broken, as expected where no lock is promised: "), "{}", ended.stdout);
     bench.assert_clean();
 }
 

@@ -6,6 +6,7 @@ use acidtest_model::{Commands, Durability, Hosting, MemberId, Span, StoreKind};
 use acidtest_results::{Plan, TrialResult};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Silent, remove_leftover};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
+use acidtest_testbed::with_more_time;
 use acidtest_workloads::{DURABILITY, Identity, Owner, Store, Verdict, guarantee::LOCK};
 
 use crate::told::{Bench, Step, Teller, plan};
@@ -101,11 +102,10 @@ fn identity(life: &str, data: &str) -> Identity {
 }
 
 /// A trial on a server of this level that is to be killed by a command; from then on it drops writes, in this life and with these
-/// data. Returns it, and whether it breaks a promise. On a busy machine a short trial may end before a write is dropped: it is
-/// then repeated with more time.
-fn killed_by_command(level: Durability, then: Identity) -> (TrialResult, bool) {
+/// data. Returns it, and whether it breaks a promise.
+fn killed_by_command(level: Durability, then: &Identity) -> (TrialResult, bool) {
     let kind = StoreKind { name: "served", schemes: &["served"], hosting: Hosting::Program, ..KIND };
-    for tried in 0..6 {
+    with_more_time(250, |millis| {
         let store = Teller::of(kind);
         let server = store.serve(Faults::bug(Bug::DropWrite));
         server.plant(false);
@@ -118,7 +118,7 @@ fn killed_by_command(level: Durability, then: Identity) -> (TrialResult, bool) {
                 start: Some("true".to_owned()),
                 ..Commands::default()
             },
-            duration: Span(Duration::from_millis(250 << tried)),
+            duration: Span(Duration::from_millis(millis)),
             ..plan(1)
         };
         let mut observer = Struck { store, server: Arc::clone(&server), then: Some(then.clone()) };
@@ -128,11 +128,11 @@ fn killed_by_command(level: Durability, then: Identity) -> (TrialResult, bool) {
         assert!(failure.is_none(), "{failure:?}");
         let [cell] = &result.cells[..] else { panic!("{result:?}") };
         let [trial] = &cell.trials[..] else { panic!("{cell:?}") };
-        if server.strikes() > 0 {
-            return (trial.clone(), cell.breaks_promise());
+        if server.strikes() == 0 {
+            return Err(format!("no write was dropped: {trial:?}"));
         }
-    }
-    panic!("no write was dropped, however long the trial was")
+        Ok((trial.clone(), cell.breaks_promise()))
+    })
 }
 
 fn found(trial: &TrialResult) -> Vec<&str> {
@@ -143,13 +143,13 @@ fn found(trial: &TrialResult) -> Vec<&str> {
 /// The server that answers after a kill is another one: what it has not is no loss of the first one's level.
 #[test]
 fn a_failover_that_was_asked_for_accuses_no_durability_level() {
-    let (trial, is_broken) = killed_by_command(Durability::Disk, identity("b", "y"));
+    let (trial, is_broken) = killed_by_command(Durability::Disk, &identity("b", "y"));
     assert_eq!((trial.audit.verdict, is_broken), (Verdict::Unknown, false), "{}", trial.audit);
     assert!(trial.audit.to_string().contains("another server answered"), "{}", trial.audit);
     let [injected] = &trial.injections[..] else { panic!("{trial:?}") };
     assert!(injected.another_server && !injected.crash && trial.restarts.is_empty(), "{injected:?}");
     // one that serves the same data has lost what it has not
-    let (trial, is_broken) = killed_by_command(Durability::Disk, identity("b", "x"));
+    let (trial, is_broken) = killed_by_command(Durability::Disk, &identity("b", "x"));
     assert!(trial.audit.verdict == Verdict::Broken && is_broken, "{}", trial.audit);
     assert!(found(&trial).iter().all(|guarantee| *guarantee == DURABILITY.name), "{}", trial.audit);
 }
@@ -158,12 +158,12 @@ fn a_failover_that_was_asked_for_accuses_no_durability_level() {
 /// whatever the level of durability is.
 #[test]
 fn a_kill_that_ends_nothing_excuses_no_lock() {
-    let (trial, is_broken) = killed_by_command(Durability::None, identity("a", "x"));
+    let (trial, is_broken) = killed_by_command(Durability::None, &identity("a", "x"));
     assert!(trial.injections[0].same_life && trial.audit.verdict == Verdict::Broken, "{trial:?}");
     assert!(is_broken && found(&trial).contains(&LOCK.name), "{}", trial.audit);
     assert_eq!(trial.audit.promised, [DURABILITY.name]);
     // one that ends a life explains it, at a level that promises nothing of that
-    let (trial, is_broken) = killed_by_command(Durability::None, identity("b", "x"));
+    let (trial, is_broken) = killed_by_command(Durability::None, &identity("b", "x"));
     assert!(trial.audit.verdict == Verdict::Broken && !is_broken, "{}", trial.audit);
     assert!(trial.audit.promised.is_empty());
 }

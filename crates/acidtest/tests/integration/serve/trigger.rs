@@ -1,6 +1,6 @@
 //! The trigger of the locks study, as it was published.
 
-use acidtest_testbed::wanted;
+use acidtest_testbed::{wanted, with_more_time};
 use serde_json::{Value, json};
 
 use super::server::Server;
@@ -22,13 +22,18 @@ fn published(changed: &Value) -> Value {
 fn load_is_the_share_of_time_in_which_clients_work() {
     let bench = Bench::new();
     let server = Server::start(&bench, &[]);
-    let done = |load: f64| {
-        let changed = json!({"load": load, "threads": 1, "durable": false, "requestType": "MODIFY"});
+    let done = |load: f64, millis: u64| {
+        let changed = json!({
+            "load": load, "timeInMilis": millis, "threads": 1, "durable": false, "requestType": "MODIFY"
+        });
         let answer = server.post("/test/gen-load/sqlite", &published(&changed)).expect(200).json();
         answer["operations"].as_f64().unwrap()
     };
-    let (whole, tenth) = (done(1.0), done(0.1));
-    assert!(tenth < whole * 0.4, "{tenth} of {whole}");
+    // what else the machine does may fall on one of the two
+    with_more_time(1000, |millis| {
+        let (whole, tenth) = (done(1.0, millis), done(0.1, millis));
+        if tenth < whole * 0.4 { Ok(()) } else { Err(format!("{tenth} of {whole}")) }
+    });
 }
 
 #[test]
