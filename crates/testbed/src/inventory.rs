@@ -104,7 +104,8 @@ pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
 
 /// Asserts that the durability level that was asked for is read back, with the settings that the store's row of the
 /// matrix names at the beginning of its words on the level: `fsync=on, synchronous_commit=on: …`, or
-/// `appendonly yes, …`. For an embedded store, which sets its level itself, only the level is compared.
+/// `appendonly yes, …`; they begin with `always` where no setting decides it. For an embedded store, which sets its
+/// level itself, only the level is compared.
 #[track_caller]
 pub fn read_back(kind: &StoreKind, asked: Durability, effective: &EffectiveSettings) {
     assert_eq!(effective.durability, asked, "{}: {effective:?}", kind.name);
@@ -211,7 +212,8 @@ fn few() -> Box<dyn Workload> {
 }
 
 /// Acknowledged operations are there after the server was killed in the middle of a trial, whether it came back
-/// while its clients still tried or after they gave up.
+/// while its clients still tried or after they gave up. For stores that have the durability levels disk and process,
+/// and the lock soft.
 pub fn kills<S: Store>(subject: &Subject<S>) {
     let (process, disk) = (Durability::Process, Durability::Disk);
     // alternately back while the clients still try, and only after they gave up
@@ -224,7 +226,8 @@ pub fn kills<S: Store>(subject: &Subject<S>) {
     }
 }
 
-/// At durability level none the data are lost with the server, and the audit's verdict is broken.
+/// At durability level none the data are lost with the server, and the audit's verdict is broken. For stores that
+/// have the lock native.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
     let audit = victim.crash(&*few(), Lock::Native, Back::TooLate).audit;

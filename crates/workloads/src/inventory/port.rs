@@ -104,8 +104,9 @@ pub trait Operations {
     /// by warehouse. [`Attempt::Refused`] if there are too few.
     fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> impl Future<Output = Attempt>;
 
-    /// Puts units back. One atomic addition in every lock mode, because there is nothing to decide. Where captures
-    /// are protected by a lock that the store does not know of, the addition takes that lock too.
+    /// Puts units back. One atomic addition in every lock mode, because there is nothing to decide; a store that has
+    /// none compares and sets, and may answer [`Attempt::Conflict`]. Where captures are protected by a lock that the
+    /// store does not know of, the addition takes that lock too.
     fn release(&mut self, release: &Release) -> impl Future<Output = Attempt>;
 
     /// How long operations have waited for locks that other clients held, since this was last called. Only for
