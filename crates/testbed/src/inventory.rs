@@ -226,11 +226,12 @@ pub fn kills<S: Store>(subject: &Subject<S>) {
     }
 }
 
-/// At durability level none the data are lost with the server, and the audit's verdict is broken. For stores that
-/// have the lock native.
+/// At durability level none the data are lost with the server, and the audit's verdict is broken.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
-    let audit = victim.crash(&*few(), Lock::Native, Back::TooLate).audit;
+    // the last that promises anything is native, where the store has it
+    let lock = promising(subject).pop().unwrap_or(Lock::None);
+    let audit = victim.crash(&*few(), lock, Back::TooLate).audit;
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
 }
 
