@@ -10,7 +10,8 @@ use crate::{Attempt, ClientDriver, Fault, Outcome};
 ///
 /// The engine calls [`draw`](Client::draw) before the clock starts, then
 /// [`attempt`](Client::attempt) as often as the operation is tried, then
-/// [`account`](Client::account) after the clock has stopped.
+/// [`account`](Client::account) after the clock has stopped: once for each operation that was drawn. What failed or was
+/// not answered is not tried again.
 pub trait Client {
     /// An operation that is ready to be sent.
     type Operation;
