@@ -11,11 +11,11 @@ use crate::{Failure, Interrupt, OpenOptions, Target, failure::MORE_TIME};
 /// Connections that a store opens one after the other when it is opened, at most, with all that is asked on them.
 const OPENED: u32 = 4;
 
-/// How long a server or a service may take until it answers again after a fault, and a service until its first answer.
+/// How long clients and faults wait for a server that is to come back within a trial, and how long a service may take to start.
 pub(crate) const READY: Duration = Duration::from_mins(1);
 
-/// How long a private server may take until its first answer: RabbitMQ, which takes seven seconds on an idle machine, took more
-/// than a minute where seven programs shared each core.
+/// How long a private server may take to answer outside of a trial, once it was started: RabbitMQ, which takes seven seconds on an
+/// idle machine, took more than a minute where seven programs shared each core.
 const FIRST: Duration = Duration::from_mins(3);
 
 /// Time between two attempts at a server's first answer.
@@ -119,12 +119,13 @@ pub async fn first_answer(
     }
 }
 
-/// What is said of a private server that runs and does not answer. The remedy for a server of the user's own is of no use here.
+/// What is said of a private server that runs and does not answer. It is not the user's to start.
 fn unanswered(error: &str, log: &[String]) -> String {
-    let cause = error.lines().next().unwrap_or_default();
+    let said: Vec<&str> = error.lines().filter(|line| !line.contains("remedy: start the server")).collect();
     format!(
-        "{cause}; the private server was started {} s ago\n  remedy: see its log; if other programs keep the machine busy, run \
-         again without them\n  its log ends:\n  {}",
+        "{}\n  the private server has not answered for {} s: if other programs keep the machine busy, run again without \
+         them\n  its log ends:\n  {}",
+        said.join("\n"),
         FIRST.as_secs(),
         log.join("\n  ")
     )
@@ -143,9 +144,13 @@ mod tests {
         };
         assert_eq!(
             unanswered(&error.to_string(), &["Starting broker".to_owned(), "node: acidtest".to_owned()]),
-            "cannot reach amqp://guest@127.0.0.1:5: Connection refused; the private server was started 180 s ago\n  \
-             remedy: see its log; if other programs keep the machine busy, run again without them\n  \
+            "cannot reach amqp://guest@127.0.0.1:5: Connection refused\n  \
+             the private server has not answered for 180 s: if other programs keep the machine busy, run again without them\n  \
              its log ends:\n  Starting broker\n  node: acidtest"
+        );
+        // whatever else the error advises is of use
+        assert!(
+            unanswered("no answer\n  remedy: raise --connect-timeout", &[]).contains("--connect-timeout")
         );
     }
 
