@@ -229,8 +229,8 @@ pub fn kills<S: Store>(subject: &Subject<S>) {
 /// At durability level none the data are lost with the server, and the audit's verdict is broken.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
-    // the last that promises anything is native, where the store has it
-    let lock = promising(subject).pop().unwrap_or(Lock::None);
+    // native, where the store has it; one that promises nothing would break without a loss
+    let Some(lock) = promising(subject).pop() else { panic!("no lock mode promises anything") };
     let audit = victim.crash(&*few(), lock, Back::TooLate).audit;
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
 }
