@@ -298,6 +298,9 @@ pub struct EffectiveSettings {
     pub tls: Option<NegotiatedTls>,
 }
 
+/// What stands in the version of a server that is another product, between the two.
+const OVER_THE_PROTOCOL: &str = ", over the protocol of ";
+
 impl EffectiveSettings {
     /// These settings of a server that speaks the protocol of `product`, and does not say of itself that it is that
     /// product but `server`: what they mean to it is not known.
@@ -307,8 +310,14 @@ impl EffectiveSettings {
             "the server says that it is {server}; acidtest knows what the settings of {product} amount to, but not those \
              of this server"
         );
-        let version = format!("{server}, over the protocol of {product}");
+        let version = format!("{server}{OVER_THE_PROTOCOL}{product}");
         Self { version, durability: EffectiveDurability::Unknown, because, ..self }
+    }
+
+    /// Whether they are those of another product ([`of_another`](Self::of_another)).
+    #[must_use]
+    pub fn are_of_another(&self) -> bool {
+        self.version.contains(OVER_THE_PROTOCOL)
     }
 
     /// These settings at the durability level that belongs to the data or to its writers, where the server's own does
@@ -384,6 +393,7 @@ mod tests {
     fn a_server_that_is_another_product_has_no_level_whatever_its_settings_and_data_say() {
         let other = settings(Durability::Disk).of_another("CockroachDB v23.2", "PostgreSQL");
         assert_eq!(other.version, "CockroachDB v23.2, over the protocol of PostgreSQL");
+        assert!(other.are_of_another() && !settings(Durability::Disk).are_of_another());
         assert_eq!(other.durability, EffectiveDurability::Unknown);
         assert!(other.because.contains("CockroachDB v23.2"), "{}", other.because);
         assert_eq!(other.at(Durability::Disk, "the queue is synced".to_owned()), other);

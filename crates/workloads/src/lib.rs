@@ -7,6 +7,7 @@
 mod epochs;
 pub mod guarantee;
 pub mod hosted;
+pub mod interactive;
 pub mod inventory;
 pub mod join;
 mod keys;

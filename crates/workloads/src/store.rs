@@ -8,8 +8,8 @@ use acidtest_model::{EffectiveSettings, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore, queue::QueueStore,
-    records::RecordsStore,
+    interactive::InteractiveStore, inventory::InventoryStore, join::JoinStore, logs::LogsStore,
+    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore,
 };
 
 /// Where one trial keeps its data: inside the run's namespace, under names that no other trial has, so that an
@@ -146,6 +146,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// The parcels workload's port; `None` if the store does not have it.
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        None
+    }
+
+    /// Sessions with interactive transactions; `None` if the store does not have them.
+    fn interactive(&self) -> Option<&dyn InteractiveStore> {
         None
     }
 }
