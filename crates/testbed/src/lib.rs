@@ -19,6 +19,7 @@
 mod case;
 mod crash;
 mod garbled;
+pub mod interactive;
 pub mod inventory;
 pub mod join;
 pub mod operations;

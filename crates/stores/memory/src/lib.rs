@@ -5,6 +5,7 @@
 
 mod crash;
 mod faults;
+mod interactive;
 mod inventory;
 mod join;
 mod logs;
@@ -28,6 +29,7 @@ use acidtest_model::{
 };
 use acidtest_workloads::{
     Attempt, Identity, Owner, Place, Store, WorkloadTrial,
+    interactive::InteractiveStore,
     inventory::InventoryStore,
     join::JoinStore,
     logs::LogsStore,
@@ -37,6 +39,7 @@ use acidtest_workloads::{
 };
 
 pub use faults::{Bug, Faults};
+pub use interactive::Anomaly;
 pub use null::Null;
 use world::{World, locked};
 
@@ -129,6 +132,7 @@ pub struct Memory {
     queues: Mutex<HashMap<String, Arc<queue::Queue>>>,
     logs: Mutex<HashMap<String, Arc<logs::Table>>>,
     parcels: Mutex<HashMap<String, Arc<parcels::Table>>>,
+    interactive: Arc<interactive::Tables>,
 }
 
 impl Default for Memory {
@@ -156,6 +160,7 @@ impl Memory {
             queues: Mutex::default(),
             logs: Mutex::default(),
             parcels: Mutex::default(),
+            interactive: Arc::default(),
         }
     }
 
@@ -295,6 +300,7 @@ impl Store for Memory {
         locked(&self.queues).clear();
         locked(&self.logs).clear();
         locked(&self.parcels).clear();
+        self.clear_interactive();
         Box::pin(async { Ok(()) })
     }
 
@@ -319,6 +325,10 @@ impl Store for Memory {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn interactive(&self) -> Option<&dyn InteractiveStore> {
         Some(self)
     }
 }
