@@ -77,6 +77,12 @@ fn is_conflict(code: &SqlState) -> bool {
         .contains(code)
 }
 
+/// Whether an error says that a statement is refused because of other transactions, or by a constraint that they may have come
+/// to first.
+pub(crate) fn is_refusal(code: &SqlState) -> bool {
+    is_conflict(code) || code.code().starts_with("23")
+}
+
 /// The classes of SQLSTATEs that are of a statement, and so come before a commit.
 ///
 /// Among the others are those that come when a commit has been made: class XX is what `YugabyteDB` makes of a write that a node

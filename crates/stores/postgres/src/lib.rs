@@ -7,6 +7,7 @@
 mod connection;
 mod driver;
 pub mod fault;
+mod interactive;
 mod inventory;
 mod join;
 mod lock_service;
@@ -29,6 +30,7 @@ use acidtest_model::{
 };
 use acidtest_workloads::{
     Identity, Owner, Store,
+    interactive::InteractiveStore,
     inventory::InventoryStore,
     join::JoinStore,
     logs::LogsStore,
@@ -323,6 +325,10 @@ impl Store for Postgres {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn interactive(&self) -> Option<&dyn InteractiveStore> {
         Some(self)
     }
 }
