@@ -4,7 +4,7 @@ use std::{error::Error as _, ops::Range};
 
 use acidtest_model::{Address, with_remedy};
 use acidtest_transport::{TlsError, demand};
-use acidtest_workloads::{Attempt, Fault};
+use acidtest_workloads::{Attempt, Fault, interactive::Reply};
 use mysql_async::DriverError;
 
 use crate::{
@@ -16,6 +16,14 @@ use crate::{
 /// Errors that tell of other transactions in the way: deadlock (1213), lock wait timeout (1205), and a row
 /// changed since the snapshot (1020).
 const CONFLICTS: [u16; 3] = [1213, 1205, 1020];
+
+/// Errors by which the server refuses a statement because of others that do not end an operation as a conflict: a table was changed
+/// since the snapshot (1412), named locks that wait for each other (3058), a lock that is not waited for (3572; `MariaDB` says 1205),
+/// a check of the table's (3819; `MariaDB` has a code of class 23).
+const REFUSALS: [u16; 4] = [1412, 3058, 3572, 3819];
+
+/// SQLSTATE class of constraints.
+const CONSTRAINT: &str = "23";
 
 /// SQLSTATE of a transaction that was rolled back in favour of another.
 const ROLLED_BACK: &str = "40001";
@@ -131,6 +139,25 @@ fn proves_no_effect(answer: &ServerError, sent: SendState) -> bool {
         SendState::InPlace => !ends_connection(answer) && is_early(answer),
         SendState::Commit => false,
     }
+}
+
+/// What an error means for a script whose statement met it: one that is no COMMIT is within a transaction that is rolled back next,
+/// or a transaction by itself, which the server has rolled back if it says so without giving up the connection.
+pub(crate) fn reply(error: &Error, is_commit: bool) -> Reply {
+    let words = error.to_string();
+    let sent = if is_commit { SendState::Commit } else { SendState::Nothing };
+    match error {
+        Error::NotSent(_) | Error::Lost(_) => Reply::Unknown(words),
+        Error::Answered(answer) if is_conflict(answer, sent) || is_refusal(answer) => Reply::Refused(words),
+        Error::Answered(answer) if ends_connection(answer) || is_commit && !is_early(answer) => {
+            Reply::Unknown(words)
+        }
+        Error::Answered(_) => Reply::Failed(words),
+    }
+}
+
+fn is_refusal(answer: &ServerError) -> bool {
+    answer.state.starts_with(CONSTRAINT) || REFUSALS.contains(&answer.code)
 }
 
 /// Whether an error comes before an engine without a log has touched the record.
@@ -353,6 +380,42 @@ mod tests {
             );
         }
         assert_eq!(attempt(&server(1205, "HY000"), SendState::InPlace), Attempt::Conflict);
+    }
+
+    #[test]
+    fn a_script_is_told_what_others_cause_and_what_it_causes_itself() {
+        let is = |code, state: &str, is_commit| match reply(&server(code, state), is_commit) {
+            Reply::Refused(_) => "refused",
+            Reply::Failed(_) => "failed",
+            Reply::Unknown(_) => "unknown",
+            Reply::Rows(_) | Reply::Done(_) => "done",
+        };
+        for (code, state) in [
+            (1213, "40001"),
+            (1205, "HY000"),
+            (1020, "HY000"),
+            (1062, "23000"),
+            (1452, "23000"),
+            (4025, "23000"),
+            (3819, "HY000"),
+            (3572, "HY000"),
+        ] {
+            assert_eq!(is(code, state, false), "refused", "{code}");
+        }
+        for (code, state) in [(1064, "42000"), (1146, "42S02"), (1193, "HY000"), (1046, "3D000")] {
+            assert_eq!(is(code, state, false), "failed", "{code}");
+        }
+        for (code, state) in [(1317, "70100"), (1053, "08S01"), (1927, "70100"), (2013, "HY000")] {
+            assert_eq!(is(code, state, false), "unknown", "{code}");
+        }
+        assert_eq!(is(1213, "40001", true), "refused");
+        assert_eq!(is(1064, "42000", true), "failed");
+        // a commit proves nothing else
+        assert_eq!(is(1205, "HY000", true), "unknown");
+        assert_eq!(is(1180, "HY000", true), "unknown");
+        for lost in [Error::Lost("closed".to_owned()), Error::NotSent("closed".to_owned())] {
+            assert!(matches!(reply(&lost, false), Reply::Unknown(_)));
+        }
     }
 
     #[test]

@@ -7,9 +7,11 @@ mod columns;
 mod durability;
 mod engine;
 mod fault;
+mod interactive;
 mod inventory;
 mod join;
 mod load;
+mod lock_monitor;
 mod logs;
 mod parcels;
 mod product;
@@ -24,8 +26,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use acidtest_model::{Address, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
 use acidtest_transport::Transport;
 use acidtest_workloads::{
-    Identity, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore,
-    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, time_opening,
+    Identity, Owner, Place, Store, interactive::InteractiveStore, inventory::InventoryStore, join::JoinStore,
+    logs::LogsStore, parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, time_opening,
 };
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, prelude::Queryable};
 
@@ -411,6 +413,10 @@ impl Store for MariaDb {
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
         self.engine.counts_scans().then_some(self as &dyn ParcelsStore)
     }
+
+    fn interactive(&self) -> Option<&dyn InteractiveStore> {
+        self.engine.is_transactional().then_some(self as &dyn InteractiveStore)
+    }
 }
 
 /// What a server is that takes no writes; none where it does not say.
@@ -453,8 +459,12 @@ async fn settings(conn: &mut Conn, engine: Engine) -> Result<BTreeMap<String, St
 }
 
 async fn variables(conn: &mut Conn, names: &[&str]) -> Result<BTreeMap<String, String>, Error> {
-    let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{}')", names.join("', '"));
-    Ok(pairs(&rows(conn, sql, ()).await?).collect())
+    Ok(pairs(&rows(conn, show(names), ()).await?).collect())
+}
+
+/// The statement that shows a session's values of these variables, of those that there are.
+fn show(names: &[&str]) -> String {
+    format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{}')", names.join("', '"))
 }
 
 /// Names and values in the answer to a SHOW.

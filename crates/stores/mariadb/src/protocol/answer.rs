@@ -16,6 +16,8 @@ pub(super) struct Answer {
     pub(super) outcome: Result<(), Error>,
     /// Its rows among all that have arrived.
     pub(super) rows: Range<usize>,
+    /// Whether it has described columns, for rows that may be none.
+    pub(super) is_table: bool,
     /// Rows that it has changed or found, as the server says last.
     pub(super) count: u64,
     /// The first id that it has given, as the server says last.
@@ -243,8 +245,13 @@ impl<'a> Answers<'a> {
 }
 
 /// In the place of an answer to a request that was not made.
-static NOT_ASKED: Answer =
-    Answer { outcome: Err(Error::NotSent(String::new())), rows: 0..0, count: 0, last_insert_id: None };
+static NOT_ASKED: Answer = Answer {
+    outcome: Err(Error::NotSent(String::new())),
+    rows: 0..0,
+    is_table: false,
+    count: 0,
+    last_insert_id: None,
+};
 
 /// All rows of all results of a statement.
 #[derive(Clone, Copy, Debug)]
@@ -256,6 +263,11 @@ pub(crate) struct Rows<'a> {
 impl<'a> Rows<'a> {
     pub(super) fn of(connection: &'a Connection, answer: &'a Answer) -> Self {
         Self { connection, answer }
+    }
+
+    /// Whether the statement is one that answers rows, if only none.
+    pub(crate) fn is_table(&self) -> bool {
+        self.answer.is_table
     }
 
     /// How many rows the statement has found, changed or not.
@@ -299,6 +311,12 @@ impl<'a> Row<'a> {
     pub(crate) fn bytes_from(&self, first: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let row = *self;
         row.fields.get(first..).unwrap_or_default().iter().map(move |field| row.bytes_of(*field))
+    }
+
+    /// The bytes of each column; none for NULL.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
+        let row = *self;
+        row.fields.iter().map(move |field| (field.kind != FieldKind::Null).then(|| row.bytes_of(*field)))
     }
 
     fn bytes_of(&self, field: Field) -> &'a [u8] {

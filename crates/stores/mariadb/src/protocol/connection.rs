@@ -233,8 +233,9 @@ impl Connection {
 
     /// Notes how a request has ended, with what has come.
     fn note(&mut self, kind: RequestKind, outcome: Result<(), Error>) {
-        let PartialAnswer { is_begun, first_row, count, last_insert_id, statement, columns, .. } =
-            mem::take(&mut self.coming);
+        let PartialAnswer {
+            is_begun, first_row, is_table, count, last_insert_id, statement, columns, ..
+        } = mem::take(&mut self.coming);
         match (kind, statement) {
             (RequestKind::Run(statement), _) if is_begun => {
                 if let Some(known) = self.statements.get_mut(statement) {
@@ -248,7 +249,7 @@ impl Connection {
             _ => {}
         }
         let rows = first_row..self.found.rows.len();
-        self.answers.push_back(Answer { outcome, rows, count, last_insert_id });
+        self.answers.push_back(Answer { outcome, rows, is_table, count, last_insert_id });
     }
 }
 

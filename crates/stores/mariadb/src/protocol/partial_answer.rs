@@ -50,6 +50,8 @@ pub(super) struct PartialAnswer {
     expected: Expected,
     /// Its first row among all that have arrived.
     pub(super) first_row: usize,
+    /// Whether it has rows, or would have them if there were any.
+    pub(super) is_table: bool,
     pub(super) count: u64,
     pub(super) last_insert_id: Option<u64>,
     pub(super) statement: Option<StmtPacket>,
@@ -161,6 +163,7 @@ impl PartialAnswer {
             _ => {
                 let (columns, are_described) =
                     columns(payload, agreed).ok_or("the server's answer is not a result")?;
+                self.is_table = true;
                 if are_described {
                     self.columns.clear();
                     return Ok(self.expect(Expected::Column(columns)));
