@@ -13,6 +13,8 @@ pub(crate) enum Error {
     Name(String),
     #[error("the folder is not empty and holds no fjall database")]
     NoDatabase,
+    #[error("{0}")]
+    NoTable(String),
     #[error("there is an invalid tuple")]
     Value,
     #[error("all numbers up to {} have been given as ids", i64::MAX)]
@@ -29,7 +31,7 @@ impl From<std::io::Error> for Error {
 
 /// The error in words. fjall's own errors print as the code that makes them, so that those that a user may meet are
 /// put in words here.
-fn words(error: &fjall::Error) -> String {
+pub(crate) fn words(error: &fjall::Error) -> String {
     match error {
         fjall::Error::Locked => "another process has the database open".to_owned(),
         fjall::Error::Poisoned => {

@@ -130,6 +130,27 @@ impl Files {
         }
     }
 
+    /// The database in a mode. If it is open in the other mode, it is closed and opened again, and no client of an
+    /// earlier trial may hold it then.
+    fn in_mode(&self, mode: Mode) -> Result<FileState, Error> {
+        let mut state = self.state();
+        match state.open.take() {
+            Some(open) if open.is(mode) => Ok(state.open.insert(open).clone()),
+            held => {
+                drop(held);
+                self.open(mode, &mut state)
+            }
+        }
+    }
+
+    /// The database whose transactions run side by side, opened as by [`Self::table`].
+    pub(crate) fn optimistic(&self) -> Result<OptimisticTxDatabase, Error> {
+        match self.in_mode(Mode::Optimistic)? {
+            FileState::Optimistic(database) => Ok(database),
+            FileState::SingleWriter(_) => unreachable!("it was opened in the other mode"),
+        }
+    }
+
     /// A keyspace for a client, in the mode that the lock mode needs. If the database is open in the other mode, it
     /// is closed and opened again, and no client of an earlier trial may hold it then.
     pub(crate) fn table(&self, name: &str, lock: Lock) -> Result<Table, Error> {
@@ -138,15 +159,7 @@ impl Files {
 
     /// The same with a second keyspace that is its index, if there is one.
     pub(crate) fn indexed(&self, name: &str, index: Option<&str>, lock: Lock) -> Result<Table, Error> {
-        let mut state = self.state();
-        let open = match state.open.take() {
-            Some(open) if open.is(lock.into()) => state.open.insert(open).clone(),
-            held => {
-                drop(held);
-                self.open(lock.into(), &mut state)?
-            }
-        };
-        drop(state);
+        let open = self.in_mode(lock.into())?;
         for name in [Some(name), index].into_iter().flatten() {
             if !open.database().keyspace_exists(name) {
                 return Err(Error::Missing(name.to_owned()));

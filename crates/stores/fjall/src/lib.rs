@@ -4,6 +4,7 @@
 
 mod error;
 mod files;
+mod interactive;
 mod inventory;
 mod parcels;
 mod records;
@@ -15,7 +16,8 @@ use acidtest_model::{
     Support, Task, all_has_effect, never,
 };
 use acidtest_workloads::{
-    Owner, Place, Store, inventory::InventoryStore, parcels::ParcelsStore, records::RecordsStore,
+    Owner, Place, Store, interactive::InteractiveStore, inventory::InventoryStore, parcels::ParcelsStore,
+    records::RecordsStore,
 };
 use fjall::{Database, PersistMode};
 
@@ -255,6 +257,10 @@ impl Store for Fjall {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn interactive(&self) -> Option<&dyn InteractiveStore> {
         Some(self)
     }
 }

@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
+mod interactive;
 mod inventory;
 mod join;
 mod logs;
@@ -24,6 +25,7 @@ use acidtest_model::{
 };
 use acidtest_workloads::{
     Attempt, Fault, Owner, Place, Store,
+    interactive::InteractiveStore,
     inventory::InventoryStore,
     join::JoinStore,
     logs::LogsStore,
@@ -31,7 +33,7 @@ use acidtest_workloads::{
     queue::{Ack, Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
 };
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 /// The store's entry in the list of stores: its names, and which lock modes, durability levels, isolation levels
 /// and workloads it supports, each with the means or the reason.
@@ -168,7 +170,11 @@ impl Sqlite {
 
 impl File {
     fn connect(&self) -> rusqlite::Result<Connection> {
-        let mut connection = Connection::open(&self.path)?;
+        self.connect_as(OpenFlags::default())
+    }
+
+    fn connect_as(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
+        let mut connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_handler(Some(wait_for_writer))?;
         if let Some(durability) = self.durability {
             for setting in settings(durability).split(", ") {
@@ -364,6 +370,10 @@ impl Store for Sqlite {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn interactive(&self) -> Option<&dyn InteractiveStore> {
         Some(self)
     }
 }
