@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod behind_a_proxy;
+mod interactive;
 mod inventory;
 mod keys;
 mod lock;
@@ -29,6 +30,7 @@ use acidtest_model::{
 };
 use acidtest_workloads::{
     Evictions, Identity, Owner, Store,
+    interactive::InteractiveStore,
     inventory::InventoryStore,
     parcels::{ParcelsStore, lacks_index},
     queue::{Delivery, QueueStore},
@@ -274,6 +276,10 @@ impl Store for Redis {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn interactive(&self) -> Option<&dyn InteractiveStore> {
         Some(self)
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod iproto;
 
+mod interactive;
 mod inventory;
 mod parcels;
 mod queue;
@@ -19,6 +20,7 @@ use acidtest_model::{
 };
 use acidtest_workloads::{
     Identity, Owner, Store,
+    interactive::InteractiveStore,
     inventory::InventoryStore,
     parcels::ParcelsStore,
     queue::{Delivery, QueueStore},
@@ -243,6 +245,10 @@ impl Store for Tarantool {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn interactive(&self) -> Option<&dyn InteractiveStore> {
         Some(self)
     }
 }
