@@ -3,11 +3,11 @@
 use std::{path::PathBuf, str::FromStr};
 
 use acidtest_model::Durability;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::{
-    commands::report::Report,
+    commands::{anomalies::Anomalies, report::Report},
     compare_arguments::Compare,
     option_arguments::{OptionArguments, Room},
     parameter_arguments::{Offering, store},
@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Search for the rate at which 95 % of fresh probes meet every objective and the audit holds
     Capacity(Box<Capacity>),
+    /// Find which anomalies each isolation level of a store really allows
+    Anomalies(Box<Anomalies>),
     /// Take log entries over HTTP, keep what is acknowledged, and store it in a database
     #[cfg(feature = "gateway")]
     Gateway(Box<crate::gateway_arguments::Gateway>),
@@ -68,7 +70,7 @@ pub(crate) enum Command {
     /// Turn results into an HTML page, Markdown or CSV
     Report(Report),
     /// Print the JSON Schema of result files
-    Schema,
+    Schema(Schema),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Keep an embedded store in a process of its own, for another acidtest
@@ -171,6 +173,23 @@ pub(crate) struct Show {
     pub(crate) output: Format,
     #[command(flatten)]
     pub(crate) room: OptionArguments<Room>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Of which results
+    #[arg(value_enum, default_value_t)]
+    pub(crate) of: SchemaOf,
+}
+
+/// The kinds of results.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// Those of runs and searches
+    #[default]
+    Run,
+    /// Those of `acidtest anomalies`
+    Anomalies,
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\

@@ -69,6 +69,7 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
             let Capacity { run, search } = *capacity;
             Box::pin(commands::run::run(Run { search: Some(search), ..run })).await
         }
+        Command::Anomalies(anomalies) => Box::pin(commands::anomalies::anomalies(*anomalies)).await,
         #[cfg(feature = "gateway")]
         Command::Gateway(gateway) => Box::pin(commands::gateway::gateway(*gateway)).await,
         #[cfg(feature = "gateway")]
@@ -84,7 +85,7 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
         Command::Show(show) => commands::show::show(&show),
         Command::Compare(compare) => Box::pin(commands::compare::compare(*compare)).await,
         Command::Report(report) => commands::report::report(&report),
-        Command::Schema => commands::show::schema(),
+        Command::Schema(schema) => commands::show::schema(&schema),
         Command::Completions(completions) => commands::manual::completions(completions.shell),
         Command::Host(host) => commands::host::host(host).await,
         Command::Worker => commands::worker::worker().await,

@@ -7,10 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use acidtest_anomalies::AnomaliesResult;
 use acidtest_model::count;
 use acidtest_report::{Style, render};
 use acidtest_results::{CELLS, RunResult, TRIALS};
 use acidtest_runner::Failure;
+use serde::Serialize;
 
 use crate::{files, run_arguments::Format};
 
@@ -55,7 +57,7 @@ impl ResultFile {
     }
 
     /// Writes the result as a whole: a reader sees the previous one or this one, never a part.
-    pub(crate) fn write(&self, result: &RunResult) -> Result<(), Failure> {
+    pub(crate) fn write(&self, result: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_vec_pretty(result).map_err(|error| self.fail(&error.into()))?;
         fs::write(self.partial(), text).map_err(|error| self.fail(&error))?;
         fs::rename(self.partial(), &self.path).map_err(|error| self.fail(&error))
@@ -166,9 +168,35 @@ pub(crate) fn say_as_it_is(text: &str) {
 /// Length of the longest result that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
 
+/// A result file: of a run, or of what isolation levels allow.
+pub(crate) enum Loaded {
+    Run(Box<RunResult>),
+    Anomalies(AnomaliesResult),
+}
+
+/// Reads a result of either kind.
+pub(crate) fn load_any(path: &Path) -> Result<Loaded, Failure> {
+    let text = files::read(path, LONGEST).map_err(|error| unusable(path, &error.to_string()))?;
+    match acidtest_anomalies::read(&text) {
+        Some(read) => Ok(Loaded::Anomalies(read.map_err(|error| unusable(path, &error))?)),
+        None => Ok(Loaded::Run(Box::new(load(path)?))),
+    }
+}
+
+fn unusable(path: &Path, why: &str) -> Failure {
+    Failure::Usage(format!("cannot read the result {}: {why}", path.display()))
+}
+
 pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
-    let unusable = |why: String| Failure::Usage(format!("cannot read the result {}: {why}", path.display()));
+    let unusable = |why: String| unusable(path, &why);
     let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
+    if acidtest_anomalies::read(&text).is_some() {
+        return Err(unusable(
+            "it says which anomalies isolation levels allow (acidtest anomalies), and is no result of a run; acidtest show and \
+             acidtest report take it"
+                .to_owned(),
+        ));
+    }
     let result = acidtest_results::read(&text).map_err(|error| unusable(error.to_string()))?;
     let trials = result.cells.iter().map(|cell| cell.trials.len()).max().unwrap_or(0);
     if result.cells.len() > CELLS || trials > TRIALS as usize {

@@ -150,6 +150,16 @@ pub(crate) struct NeedsOptions {
 }
 
 impl OptionArguments<Room> {
+    /// Refuses it where it has no effect.
+    pub(crate) fn is_idle(&self, why: &str) -> Result<(), Failure> {
+        match self.given.keys().next() {
+            Some(key) => {
+                Err(Failure::Usage(format!("--{key} has no effect here: {why}\n  remedy: leave it out")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Asks this of a result that is there.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! Invariants: nothing here runs anything or knows a store. No throughput is shown without its
 //! verdict beside it, and no ratio without its interval or the word that it has none.
 
+pub mod anomalies;
 mod capacity;
 pub mod compare;
 mod conclusion;

@@ -253,7 +253,8 @@ fn repeated<T: PartialEq + ToString>(list: &[T]) -> Option<String> {
     twice.map(|(_, each)| each.to_string())
 }
 
-fn namespace(name: &str, key: &str) -> Result<(), Failure> {
+/// Refuses what cannot be the name of a namespace on every store.
+pub fn namespace(name: &str, key: &str) -> Result<(), Failure> {
     let is_plain =
         name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_');
     let begins = name.starts_with(|first: char| !first.is_ascii_digit());

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod anomalies;
 pub(crate) mod compare;
 #[cfg(feature = "gateway")]
 pub(crate) mod gateway;

@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{NamedResult, csv, markdown, page};
+use acidtest_anomalies::AnomaliesResult;
+use acidtest_report::{NamedResult, anomalies, csv, markdown, page};
 use acidtest_results::RunResult;
 use acidtest_runner::Failure;
 use clap::Args;
@@ -14,7 +15,7 @@ use clap::Args;
 use crate::{
     exit::Status,
     option_arguments::{OptionArguments, Room},
-    output,
+    output::{self, Loaded},
 };
 
 const EXAMPLES: &str = "\
@@ -63,6 +64,11 @@ pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
     if html.is_some() && html == report.csv {
         return Err(Failure::Usage("--html and --csv name the same file".to_owned()));
     }
+    if let [file] = report.files.as_slice()
+        && let Loaded::Anomalies(result) = output::load_any(file)?
+    {
+        return of_anomalies(report, &result, html.as_deref());
+    }
     let load = |file: &PathBuf| {
         let mut result = output::load(file)?;
         report.room.ask(&mut result)?;
@@ -78,6 +84,24 @@ pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
     }
     if report.markdown {
         output::print_text(&results.iter().map(markdown).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(Status::Held)
+}
+
+/// Shows which anomalies isolation levels allow.
+fn of_anomalies(report: &Report, result: &AnomaliesResult, html: Option<&Path>) -> Result<Status, Failure> {
+    if report.csv.is_some() {
+        return Err(Failure::Usage(
+            "--csv has no effect here: a result of acidtest anomalies has no trials\n  remedy: --html or --markdown".to_owned(),
+        ));
+    }
+    report.room.is_idle("it is held against tables of runs")?;
+    if let Some(path) = html {
+        let name = report.files[0].file_name().unwrap_or_default().to_string_lossy();
+        write(path, &anomalies::page(result, &name))?;
+    }
+    if report.markdown {
+        output::print_text(&anomalies::markdown(result))?;
     }
     Ok(Status::Held)
 }

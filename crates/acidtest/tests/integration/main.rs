@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a program of tests has no users")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod anomalies;
 mod capacity;
 mod cli;
 mod common;

@@ -107,7 +107,7 @@ fn title(result: &RunResult) -> String {
 }
 
 /// When a run was begun, to the second.
-fn moment(started: &str) -> String {
+pub(crate) fn moment(started: &str) -> String {
     let parsed = started.parse::<Timestamp>();
     parsed.map_or_else(|_| started.to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
 }

@@ -1,0 +1,197 @@
+//! What others have published of the anomalies that levels allow, and what the stores' own documentation promises.
+
+use acidtest_model::Isolation;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Martin Kleppmann's table (<https://github.com/ept/hermitage>, as of 14 October 2024) of the products that acidtest has. What that
+/// prevents only in transactions that read (`R/O`) is told apart by the write forms, which stand in the pages of the products.
+const HERMITAGE: &str = include_str!("../data/hermitage.csv");
+
+/// The SQL standard's three phenomena, as in the published study of YCSB's workloads.
+const STANDARD: &str = include_str!("../data/standard.csv");
+
+/// What the documentation of each store promises. A `*` promises all.
+const PROMISES: &str = include_str!("../data/promises.csv");
+
+/// A published word on an anomaly.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Published {
+    /// Who says so, and of which version.
+    pub source: String,
+    /// What is said.
+    pub says: Says,
+}
+
+/// What is said of an anomaly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Says {
+    /// The level prevents it.
+    Prevented,
+    /// It was seen to occur.
+    Occurs,
+    /// It may occur, and need not.
+    Possible,
+}
+
+impl Says {
+    /// It in a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Prevented => "prevented",
+            Self::Occurs => "occurs",
+            Self::Possible => "possible",
+        }
+    }
+}
+
+/// A promise of a store's documentation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Promise {
+    /// What it says, in short.
+    pub said: String,
+    /// Where it stands.
+    pub source: String,
+}
+
+/// What is published of an anomaly at a level of a product. MariaDB stands where `MySQL` does: it began as its copy.
+pub(crate) fn published(product: &str, level: Option<Isolation>, anomaly: &str) -> Vec<Published> {
+    let Some(level) = level.map(words) else { return Vec::new() };
+    let mut found = Vec::new();
+    let of = if product == "mariadb" { "mysql" } else { product };
+    for row in rows(HERMITAGE) {
+        if row("product") != Some(of) || row("level") != Some(&level) {
+            continue;
+        }
+        let says = match row(anomaly) {
+            Some("prevented") => Says::Prevented,
+            Some("occurs") => Says::Occurs,
+            _ => continue,
+        };
+        let version = row("version").unwrap_or_default();
+        let title = if of == "mysql" { "MySQL" } else { "PostgreSQL" };
+        found.push(Published { source: format!("Hermitage, {title} {version}"), says });
+    }
+    for row in rows(STANDARD) {
+        let says = match row(anomaly) {
+            Some("prevented") => Says::Prevented,
+            Some("possible") => Says::Possible,
+            _ => continue,
+        };
+        if row("level") == Some(&level) {
+            found.push(Published { source: "SQL standard".to_owned(), says });
+        }
+    }
+    found
+}
+
+/// What the documentation of a product promises of an anomaly in one of its modes: that it does not occur. `told` is what its sessions
+/// read back, by which modes of the same level differ.
+pub(crate) fn promise(product: &str, mode: &str, told: &str, anomaly: &str) -> Option<Promise> {
+    let level = mode.split_once(", ").map_or(mode, |(level, _)| level);
+    // of a level, the row that names what is read back stands before the one that does not
+    let row = rows(PROMISES).into_iter().find(|row| {
+        row("product") == Some(product)
+            && (row("mode") == Some(mode) || row("mode") == Some(level))
+            && row("told").is_none_or(|needed| told.contains(needed))
+    })?;
+    let prevents = row("prevents")?;
+    let is_promised = prevents == "*" || prevents.split(' ').any(|each| each == anomaly);
+    let text = |name| row(name).unwrap_or_default().to_owned();
+    is_promised.then(|| Promise { said: text("said"), source: text("source") })
+}
+
+/// The level as the standard writes it.
+fn words(level: Isolation) -> String {
+    level.name().replace('-', " ")
+}
+
+/// The rows of a table, each as what stands below a heading.
+fn rows(table: &'static str) -> Vec<impl Fn(&str) -> Option<&'static str>> {
+    let mut lines = split(table).into_iter();
+    let heads = lines.next().unwrap_or_default();
+    lines
+        .map(|row| {
+            let heads = heads.clone();
+            move |name: &str| {
+                let place = heads.iter().position(|head| *head == name)?;
+                row.get(place).copied().filter(|value| !value.is_empty())
+            }
+        })
+        .collect()
+}
+
+/// The values of each line; one in quotes may hold commas.
+fn split(table: &'static str) -> Vec<Vec<&'static str>> {
+    let line = |line: &'static str| {
+        let (mut values, mut rest) = (Vec::new(), Some(line));
+        while let Some(text) = rest {
+            let (value, behind) = match text.strip_prefix('"').and_then(|text| text.split_once('"')) {
+                Some((value, behind)) => (value, behind.strip_prefix(',')),
+                None => text.split_once(',').map_or((text, None), |(value, behind)| (value, Some(behind))),
+            };
+            values.push(value);
+            rest = behind;
+        }
+        values
+    };
+    table.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(product: &str, level: Isolation, anomaly: &str) -> Vec<Says> {
+        published(product, Some(level), anomaly).into_iter().map(|published| published.says).collect()
+    }
+
+    #[test]
+    fn the_published_tables_are_found() {
+        use Isolation::{ReadCommitted, RepeatableRead, Serializable};
+        use Says::{Occurs, Possible, Prevented};
+        assert_eq!(says("postgres", RepeatableRead, "G2-item"), [Occurs]);
+        assert_eq!(says("postgres", Serializable, "G2"), [Prevented]);
+        assert_eq!(says("mysql", RepeatableRead, "PMP"), [Prevented]);
+        assert_eq!(says("mysql", RepeatableRead, "PMP-write"), [Occurs]);
+        assert_eq!(says("mariadb", ReadCommitted, "OTV"), [Prevented]);
+        assert_eq!(says("postgres", ReadCommitted, "PMP-write"), [Occurs]);
+        assert_eq!(says("postgres", ReadCommitted, "G-single-write"), []);
+        assert_eq!(says("sqlite", RepeatableRead, "phantom"), [Possible]);
+        assert_eq!(published("mysql", None, "G0"), []);
+    }
+
+    #[test]
+    fn every_promise_is_of_an_anomaly_that_is_tested() {
+        let tested: Vec<String> = crate::built_in().into_iter().map(|script| script.name).collect();
+        let mut promised = 0;
+        for row in rows(PROMISES) {
+            assert!(row("source").is_some() && row("said").is_some(), "{:?}", row("mode"));
+            for anomaly in row("prevents").unwrap().split(' ').filter(|anomaly| *anomaly != "*") {
+                assert!(tested.iter().any(|name| name == anomaly), "{anomaly}");
+                promised += 1;
+            }
+        }
+        assert!(promised > 50);
+        assert!(promise("postgres", "repeatable read", "repeatable read", "P4").is_some());
+        assert!(promise("mysql", "repeatable read", "REPEATABLE-READ", "P4").is_none());
+    }
+
+    /// `MariaDB` has two modes of a level, and which one bears its plain name depends on the server's settings.
+    #[test]
+    fn modes_of_one_level_are_promised_what_they_read_back() {
+        let at = |mode, setting| {
+            let told = format!("REPEATABLE-READ, innodb_snapshot_isolation={setting}");
+            promise("mariadb", mode, &told, "P4").map(|promise| promise.source)
+        };
+        let source = Some("MariaDB Server documentation as of 10.11, innodb_snapshot_isolation".to_owned());
+        assert_eq!(at("repeatable read, snapshot isolation", "ON"), source);
+        assert_eq!(at("repeatable read", "ON"), source);
+        assert_eq!(at("repeatable read", "OFF"), None);
+        assert_eq!(at("repeatable read, no snapshot isolation", "OFF"), None);
+        assert!(promise("mariadb", "serializable, snapshot isolation", "", "G2").is_some());
+        assert!(promise("sqlite", "read uncommitted, shared cache", "", "P4").is_none());
+    }
+}
