@@ -27,7 +27,7 @@ pub async fn mode(store: &dyn InteractiveStore, name: &str) -> Mode {
 /// The reply with these rows.
 #[must_use]
 pub fn rows(rows: &[(i64, i64)]) -> Reply {
-    Reply::Rows(rows.iter().map(|(id, value)| vec![id.to_string(), value.to_string()]).collect())
+    Reply::pairs(rows.iter().copied())
 }
 
 impl<'a> Play<'a> {

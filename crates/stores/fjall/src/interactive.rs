@@ -2,17 +2,13 @@
 //!
 //! A table is a keyspace. A row is a value under its id, both of eight bytes, the id's highest byte first.
 
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::collections::BTreeSet;
 
 use acidtest_model::{Isolation, StoreError, Task};
 use acidtest_workloads::{
     Place,
     interactive::{
-        Condition, InteractiveSession, InteractiveStore, LockMonitor, Mode, Reply, Select, Statement, Table,
-        Update,
+        Condition, InteractiveSession, InteractiveStore, Mode, Reply, Select, Statement, Table, Update,
     },
 };
 use fjall::{
@@ -93,7 +89,6 @@ impl InteractiveStore for Fjall {
         place: &'a Place,
         _: &'a Mode,
     ) -> Task<'a, Result<Box<dyn InteractiveSession>, StoreError>> {
-        static SESSIONS: AtomicU64 = AtomicU64::new(0);
         Box::pin(async move {
             let database = self.files.optimistic().map_err(|error| StoreError::Server {
                 doing: "opening a session".to_owned(),
@@ -105,14 +100,8 @@ impl InteractiveStore for Fjall {
                 persist: self.files.persist,
                 place: place.clone(),
                 transaction: None,
-                id: SESSIONS.fetch_add(1, Relaxed),
             }) as Box<dyn InteractiveSession>)
         })
-    }
-
-    /// Nothing waits: a conflict is refused at the commit.
-    fn lock_monitor(&self) -> Task<'_, Result<Option<Box<dyn LockMonitor>>, StoreError>> {
-        Box::pin(async { Ok(None) })
     }
 }
 
@@ -121,19 +110,9 @@ struct Session {
     persist: Option<PersistMode>,
     place: Place,
     transaction: Option<OptimisticWriteTx>,
-    id: u64,
 }
 
 impl InteractiveSession for Session {
-    fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// fjall says nothing of it: all its transactions are alike.
-    fn level(&self) -> &'static str {
-        ""
-    }
-
     fn run<'a>(&'a mut self, statement: &'a str) -> Task<'a, Reply> {
         Box::pin(async move {
             match Statement::parse(statement) {
@@ -199,8 +178,7 @@ impl Session {
             Statement::Begin | Statement::Commit | Statement::Rollback => Ok(Reply::Done(None)),
             Statement::Select(Select { table, rows }) => {
                 let found = find(transaction, &self.keyspace(table)?, rows)?;
-                let texts = |(id, value): (i64, i64)| vec![id.to_string(), value.to_string()];
-                Ok(Reply::Rows(found.into_iter().map(texts).collect()))
+                Ok(Reply::pairs(found))
             }
             Statement::Update(update @ Update { table, rows, .. }) => {
                 let keyspace = self.keyspace(table)?;

@@ -3,19 +3,14 @@
 //! A row is a string under a key that ends in its id. The ids of a table's rows are in a set, because no command of Redis
 //! finds the keys of a table at one moment.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::{collections::BTreeSet, mem};
 
 use acidtest_engine::Attempt;
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Place,
     interactive::{
-        Condition, InteractiveSession, InteractiveStore, LockMonitor, Mode, Reply, Select, Statement, Table,
-        Update,
+        Condition, InteractiveSession, InteractiveStore, Mode, Reply, Select, Statement, Table, Update,
     },
 };
 use redis::{Cmd, Pipeline, cmd, pipe};
@@ -124,22 +119,15 @@ impl InteractiveStore for Redis {
         place: &'a Place,
         mode: &'a Mode,
     ) -> Task<'a, Result<Box<dyn InteractiveSession>, StoreError>> {
-        static SESSIONS: AtomicU64 = AtomicU64::new(0);
         Box::pin(async move {
             Ok(Box::new(Client {
                 session: Redis::session(self).await?,
                 place: place.clone(),
-                id: SESSIONS.fetch_add(1, Relaxed),
                 watches: mode.name == WATCH,
                 is_watching: false,
                 transaction: None,
             }) as Box<dyn InteractiveSession>)
         })
-    }
-
-    /// A command never waits for another session.
-    fn lock_monitor(&self) -> Task<'_, Result<Option<Box<dyn LockMonitor>>, StoreError>> {
-        Box::pin(async { Ok(None) })
     }
 }
 
@@ -189,7 +177,6 @@ impl Writes {
 struct Client {
     session: Session,
     place: Place,
-    id: u64,
     /// Whether it watches what it reads in a transaction.
     watches: bool,
     /// Whether the server watches keys for it.
@@ -198,14 +185,6 @@ struct Client {
 }
 
 impl InteractiveSession for Client {
-    fn id(&self) -> u64 {
-        self.id
-    }
-
-    fn level(&self) -> &'static str {
-        ""
-    }
-
     fn run<'a>(&'a mut self, statement: &'a str) -> Task<'a, Reply> {
         Box::pin(async move {
             match understood(statement) {

@@ -1,14 +1,11 @@
 //! Interactive transactions: a connection for each session, which never waits for another.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::time::Duration;
 
 use acidtest_model::{Isolation, StoreError, Task};
 use acidtest_workloads::{
     Place,
-    interactive::{InteractiveSession, InteractiveStore, LockMonitor, Mode, Reply, Table},
+    interactive::{InteractiveSession, InteractiveStore, Mode, Reply, Table},
 };
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi, types::ValueRef};
 
@@ -83,16 +80,10 @@ impl InteractiveStore for Sqlite {
             Ok(Box::new(session) as Box<dyn InteractiveSession>)
         })
     }
-
-    /// A statement never waits: it is refused.
-    fn lock_monitor(&self) -> Task<'_, Result<Option<Box<dyn LockMonitor>>, StoreError>> {
-        Box::pin(async { Ok(None) })
-    }
 }
 
 impl Sqlite {
     fn open_session(&self, mode: &Mode) -> rusqlite::Result<Session> {
-        static SESSIONS: AtomicU64 = AtomicU64::new(0);
         let is_uncommitted = mode.name == UNCOMMITTED;
         let cache = if is_uncommitted {
             OpenFlags::SQLITE_OPEN_SHARED_CACHE
@@ -107,7 +98,6 @@ impl Sqlite {
         let journal: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
         Ok(Session {
             connection,
-            id: SESSIONS.fetch_add(1, Relaxed),
             level: format!("read_uncommitted = {number}, journal_mode = {journal}"),
             is_immediate: mode.name == IMMEDIATE,
         })
@@ -116,16 +106,11 @@ impl Sqlite {
 
 struct Session {
     connection: Connection,
-    id: u64,
     level: String,
     is_immediate: bool,
 }
 
 impl InteractiveSession for Session {
-    fn id(&self) -> u64 {
-        self.id
-    }
-
     fn level(&self) -> &str {
         &self.level
     }

@@ -2,19 +2,15 @@
 //!
 //! A table is a space of tuples of id and value. What a transaction reads is known only at its commit.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::{collections::BTreeSet, mem};
 
 use acidtest_engine::Attempt;
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Place,
     interactive::{
-        Comparison, Condition, InteractiveSession, InteractiveStore, LockMonitor, Mode, Reply, Select,
-        Statement, Table, Update,
+        Comparison, Condition, InteractiveSession, InteractiveStore, Mode, Reply, Select, Statement, Table,
+        Update,
     },
 };
 
@@ -84,28 +80,20 @@ impl InteractiveStore for Tarantool {
         place: &'a Place,
         _: &'a Mode,
     ) -> Task<'a, Result<Box<dyn InteractiveSession>, StoreError>> {
-        static SESSIONS: AtomicU64 = AtomicU64::new(0);
         Box::pin(async move {
             Ok(Box::new(Session {
                 connection: self.server.reach().await?,
                 place: place.clone(),
-                id: SESSIONS.fetch_add(1, Relaxed),
                 transaction: None,
                 late: Vec::new(),
             }) as Box<dyn InteractiveSession>)
         })
-    }
-
-    /// A call never waits for another session's.
-    fn lock_monitor(&self) -> Task<'_, Result<Option<Box<dyn LockMonitor>>, StoreError>> {
-        Box::pin(async { Ok(None) })
     }
 }
 
 struct Session {
     connection: Connection,
     place: Place,
-    id: u64,
     transaction: Option<Kept>,
     late: Vec<(usize, Reply)>,
 }
@@ -120,14 +108,6 @@ struct Kept {
 }
 
 impl InteractiveSession for Session {
-    fn id(&self) -> u64 {
-        self.id
-    }
-
-    fn level(&self) -> &'static str {
-        ""
-    }
-
     fn run<'a>(&'a mut self, statement: &'a str) -> Task<'a, Reply> {
         Box::pin(async move {
             self.late.clear();

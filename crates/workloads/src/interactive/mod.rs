@@ -81,6 +81,15 @@ pub enum Reply {
     Unknown(String),
 }
 
+impl Reply {
+    /// The rows of a table of ids and values.
+    #[must_use]
+    pub fn pairs(rows: impl IntoIterator<Item = (i64, i64)>) -> Self {
+        let texts = |(id, value): (i64, i64)| vec![id.to_string(), value.to_string()];
+        Self::Rows(rows.into_iter().map(texts).collect())
+    }
+}
+
 /// The port of stores with interactive transactions.
 pub trait InteractiveStore: Send + Sync {
     /// The modes that it has, from the weakest to the strongest.
@@ -111,16 +120,23 @@ pub trait InteractiveStore: Send + Sync {
 
     /// Who tells which sessions wait for others; none for a store in which a statement never waits: it returns at once, done or
     /// refused.
-    fn lock_monitor(&self) -> Task<'_, Result<Option<Box<dyn LockMonitor>>, StoreError>>;
+    fn lock_monitor(&self) -> Task<'_, Result<Option<Box<dyn LockMonitor>>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
 }
 
 /// One session of a store. Dropping it rolls back its transaction.
 pub trait InteractiveSession: Send {
-    /// The number by which a [`LockMonitor`] knows it.
-    fn id(&self) -> u64;
+    /// The number by which a [`LockMonitor`] knows it; of no meaning for a store that has none.
+    fn id(&self) -> u64 {
+        0
+    }
 
     /// The isolation level as the store tells it; empty where there is none.
-    fn level(&self) -> &str;
+    #[expect(clippy::unnecessary_literal_bound, reason = "stores that have one return what they have read")]
+    fn level(&self) -> &str {
+        ""
+    }
 
     /// Runs a statement. `begin`, `commit` and `rollback` are understood by each store.
     fn run<'a>(&'a mut self, statement: &'a str) -> Task<'a, Reply>;
