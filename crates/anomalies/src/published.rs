@@ -1,5 +1,7 @@
 //! What others have published of the anomalies that levels allow, and what the stores' own documentation promises.
 
+use std::collections::BTreeMap;
+
 use acidtest_model::Isolation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,29 +60,29 @@ pub struct Promise {
 
 /// What is published of an anomaly at a level of a product. MariaDB stands where `MySQL` does: it began as its copy.
 pub(crate) fn published(product: &str, level: Option<Isolation>, anomaly: &str) -> Vec<Published> {
-    let Some(level) = level.map(words) else { return Vec::new() };
+    let Some(level) = level.map(Isolation::words) else { return Vec::new() };
     let mut found = Vec::new();
     let of = if product == "mariadb" { "mysql" } else { product };
     for row in rows(HERMITAGE) {
-        if row("product") != Some(of) || row("level") != Some(&level) {
+        if row.get("product") != Some(of) || row.get("level") != Some(level.as_str()) {
             continue;
         }
-        let says = match row(anomaly) {
+        let says = match row.get(anomaly) {
             Some("prevented") => Says::Prevented,
             Some("occurs") => Says::Occurs,
             _ => continue,
         };
-        let version = row("version").unwrap_or_default();
+        let version = row.get("version").unwrap_or_default();
         let title = if of == "mysql" { "MySQL" } else { "PostgreSQL" };
         found.push(Published { source: format!("Hermitage, {title} {version}"), says });
     }
     for row in rows(STANDARD) {
-        let says = match row(anomaly) {
+        let says = match row.get(anomaly) {
             Some("prevented") => Says::Prevented,
             Some("possible") => Says::Possible,
             _ => continue,
         };
-        if row("level") == Some(&level) {
+        if row.get("level") == Some(level.as_str()) {
             found.push(Published { source: "SQL standard".to_owned(), says });
         }
     }
@@ -92,52 +94,30 @@ pub(crate) fn published(product: &str, level: Option<Isolation>, anomaly: &str) 
 pub(crate) fn promise(product: &str, mode: &str, told: &str, anomaly: &str) -> Option<Promise> {
     let level = mode.split_once(", ").map_or(mode, |(level, _)| level);
     // of a level, the row that names what is read back stands before the one that does not
-    let row = rows(PROMISES).into_iter().find(|row| {
-        row("product") == Some(product)
-            && (row("mode") == Some(mode) || row("mode") == Some(level))
-            && row("told").is_none_or(|needed| told.contains(needed))
+    let row = rows(PROMISES).find(|row| {
+        row.get("product") == Some(product)
+            && (row.get("mode") == Some(mode) || row.get("mode") == Some(level))
+            && row.get("told").is_none_or(|needed| told.contains(needed))
     })?;
-    let prevents = row("prevents")?;
+    let prevents = row.get("prevents")?;
     let is_promised = prevents == "*" || prevents.split(' ').any(|each| each == anomaly);
-    let text = |name| row(name).unwrap_or_default().to_owned();
+    let text = |name| row.get(name).unwrap_or_default().to_owned();
     is_promised.then(|| Promise { said: text("said"), source: text("source") })
 }
 
-/// The level as the standard writes it.
-fn words(level: Isolation) -> String {
-    level.name().replace('-', " ")
+/// A row of a table: the values that stand below headings, but for empty ones.
+struct Row(BTreeMap<String, String>);
+
+impl Row {
+    fn get(&self, heading: &str) -> Option<&str> {
+        self.0.get(heading).map(String::as_str).filter(|value| !value.is_empty())
+    }
 }
 
-/// The rows of a table, each as what stands below a heading.
-fn rows(table: &'static str) -> Vec<impl Fn(&str) -> Option<&'static str>> {
-    let mut lines = split(table).into_iter();
-    let heads = lines.next().unwrap_or_default();
-    lines
-        .map(|row| {
-            let heads = heads.clone();
-            move |name: &str| {
-                let place = heads.iter().position(|head| *head == name)?;
-                row.get(place).copied().filter(|value| !value.is_empty())
-            }
-        })
-        .collect()
-}
-
-/// The values of each line; one in quotes may hold commas.
-fn split(table: &'static str) -> Vec<Vec<&'static str>> {
-    let line = |line: &'static str| {
-        let (mut values, mut rest) = (Vec::new(), Some(line));
-        while let Some(text) = rest {
-            let (value, behind) = match text.strip_prefix('"').and_then(|text| text.split_once('"')) {
-                Some((value, behind)) => (value, behind.strip_prefix(',')),
-                None => text.split_once(',').map_or((text, None), |(value, behind)| (value, Some(behind))),
-            };
-            values.push(value);
-            rest = behind;
-        }
-        values
-    };
-    table.lines().map(line).collect()
+/// The rows of a table. The tests read each of them.
+fn rows(table: &str) -> impl Iterator<Item = Row> {
+    let reader = csv::Reader::from_reader(table.as_bytes());
+    reader.into_deserialize().filter_map(|row| Some(Row(row.ok()?)))
 }
 
 #[cfg(test)]
@@ -166,10 +146,14 @@ mod tests {
     #[test]
     fn every_promise_is_of_an_anomaly_that_is_tested() {
         let tested: Vec<String> = crate::built_in().into_iter().map(|script| script.name).collect();
+        let lines = |table: &str| table.lines().count() - 1;
+        for table in [PROMISES, HERMITAGE, STANDARD] {
+            assert_eq!(rows(table).count(), lines(table), "a row that cannot be read");
+        }
         let mut promised = 0;
         for row in rows(PROMISES) {
-            assert!(row("source").is_some() && row("said").is_some(), "{:?}", row("mode"));
-            for anomaly in row("prevents").unwrap().split(' ').filter(|anomaly| *anomaly != "*") {
+            assert!(row.get("source").is_some() && row.get("said").is_some(), "{:?}", row.get("mode"));
+            for anomaly in row.get("prevents").unwrap().split(' ').filter(|anomaly| *anomaly != "*") {
                 assert!(tested.iter().any(|name| name == anomaly), "{anomaly}");
                 promised += 1;
             }

@@ -85,6 +85,12 @@ impl Isolation {
         }
     }
 
+    /// The level as people write it: `repeatable read`.
+    #[must_use]
+    pub fn words(self) -> String {
+        self.sql().to_lowercase()
+    }
+
     /// The level's name in SQL.
     #[must_use]
     pub fn sql(self) -> &'static str {

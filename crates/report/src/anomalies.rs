@@ -5,6 +5,7 @@ use std::fmt::Write;
 use acidtest_anomalies::{
     AnomaliesResult, Anomaly, AnomalyCell, How, ModeResult, Outcome, Says, StoreResult, Transcript,
 };
+use acidtest_model::Isolation;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::{
@@ -359,8 +360,7 @@ fn remarks(store: &StoreResult) -> Vec<String> {
         lines.push(format!(" {mark} {}: {why}", cells.join(", ")));
     }
     for refused in &store.refused {
-        let level =
-            refused.level.map_or_else(|| "isolation levels".to_owned(), |level| level.sql().to_lowercase());
+        let level = refused.level.map_or_else(|| "isolation levels".to_owned(), Isolation::words);
         lines.push(format!(" not here: {level}: {}", refused.why));
     }
     lines

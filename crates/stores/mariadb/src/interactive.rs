@@ -118,7 +118,7 @@ impl Setting {
 
     /// The level alone is what those have who set nothing else.
     fn mode(&self, server: &Told) -> Mode {
-        let level = self.level.sql().to_lowercase();
+        let level = self.level.words();
         let differs =
             self.isolates_snapshots.is_some() && self.isolates_snapshots != server.isolates_snapshots;
         let name = match self.isolates_snapshots {

@@ -258,8 +258,7 @@ impl State {
             Statement::Begin | Statement::Commit | Statement::Rollback => Ok(Reply::Done(None)),
             Statement::Select(Select { table, rows }) => {
                 let found = self.read(by, table, rows)?;
-                let texts = |(id, value): (i64, i64)| vec![id.to_string(), value.to_string()];
-                Ok(Reply::Rows(found.into_iter().map(texts).collect()))
+                Ok(Reply::pairs(found))
             }
             Statement::Update(update) => {
                 let found = self.read(by, &update.table, &update.rows)?;
@@ -426,7 +425,7 @@ impl Memory {
 impl InteractiveStore for Memory {
     fn modes(&self) -> Task<'_, Result<Vec<Mode>, StoreError>> {
         let levels = Isolation::ALL.map(|level| Mode {
-            name: level.sql().to_lowercase(),
+            name: level.words(),
             level: Some(level),
             how: "a mutex over versions of rows; writes wait for each other",
             is_default: level == Isolation::Serializable,

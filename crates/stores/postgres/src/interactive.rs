@@ -7,7 +7,7 @@ use acidtest_workloads::{
     Place,
     interactive::{InteractiveSession, InteractiveStore, LockMonitor, Mode, Reply, Table},
 };
-use tokio_postgres::{Error, SimpleQueryMessage};
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 use crate::{Postgres, driver::Driver, fault, quoted};
 
@@ -22,17 +22,11 @@ const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE datname = current_
 impl InteractiveStore for Postgres {
     fn modes(&self) -> Task<'_, Result<Vec<Mode>, StoreError>> {
         Box::pin(async {
-            let of_new = self
-                .on_server("reading the isolation level", async |client| {
-                    client
-                        .query_one("SELECT current_setting('default_transaction_isolation')", &[])
-                        .await?
-                        .try_get(0)
-                })
-                .await?;
-            let usual: String = of_new;
+            let sql = "SELECT current_setting('default_transaction_isolation')";
+            let read = async |client: &Client| client.query_one(sql, &[]).await?.try_get(0);
+            let usual: String = self.on_server("reading the isolation level", read).await?;
             let mode = |level: Isolation| {
-                let name = words(level);
+                let name = level.words();
                 Mode {
                     is_default: name == usual,
                     name,
@@ -86,7 +80,7 @@ impl InteractiveStore for Postgres {
                 mode.name,
                 quoted(&place.namespace)
             );
-            let asked = async |client: &tokio_postgres::Client| {
+            let asked = async |client: &Client| {
                 client.batch_execute(&set).await?;
                 let told = "SELECT pg_backend_pid(), current_setting('transaction_isolation')";
                 let row = client.query_one(told, &[]).await?;
@@ -110,11 +104,6 @@ impl InteractiveStore for Postgres {
             Ok(Some(Box::new(monitor) as Box<dyn LockMonitor>))
         })
     }
-}
-
-/// The level as PostgreSQL writes it.
-fn words(level: Isolation) -> String {
-    level.sql().to_lowercase()
 }
 
 struct Session {
