@@ -176,28 +176,18 @@ pub(crate) enum Loaded {
 
 /// Reads a result of either kind.
 pub(crate) fn load_any(path: &Path) -> Result<Loaded, Failure> {
-    let text = files::read(path, LONGEST).map_err(|error| unusable(path, &error.to_string()))?;
-    match acidtest_anomalies::read(&text) {
-        Some(read) => Ok(Loaded::Anomalies(read.map_err(|error| unusable(path, &error))?)),
-        None => Ok(Loaded::Run(Box::new(load(path)?))),
-    }
-}
-
-fn unusable(path: &Path, why: &str) -> Failure {
-    Failure::Usage(format!("cannot read the result {}: {why}", path.display()))
-}
-
-pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
     let unusable = |why: String| unusable(path, &why);
     let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
-    if acidtest_anomalies::read(&text).is_some() {
-        return Err(unusable(
-            "it says which anomalies isolation levels allow (acidtest anomalies), and is no result of a run; acidtest show and \
-             acidtest report take it"
-                .to_owned(),
-        ));
-    }
-    let result = acidtest_results::read(&text).map_err(|error| unusable(error.to_string()))?;
+    let result = match acidtest_results::read(&text) {
+        Ok(result) => result,
+        // a long result of a run is not read twice to learn that it is one
+        Err(error) => {
+            return match acidtest_anomalies::read(&text) {
+                Some(read) => Ok(Loaded::Anomalies(read.map_err(unusable)?)),
+                None => Err(unusable(error.to_string())),
+            };
+        }
+    };
     let trials = result.cells.iter().map(|cell| cell.trials.len()).max().unwrap_or(0);
     if result.cells.len() > CELLS || trials > TRIALS as usize {
         return Err(unusable(format!(
@@ -207,7 +197,28 @@ pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
             count(CELLS as u64),
         )));
     }
-    Ok(result)
+    Ok(Loaded::Run(Box::new(result)))
+}
+
+/// Reads the result of a run.
+pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
+    match load_any(path)? {
+        Loaded::Run(result) => Ok(*result),
+        Loaded::Anomalies(_) => Err(no_run(path)),
+    }
+}
+
+/// The refusal of a result that is of no run.
+pub(crate) fn no_run(path: &Path) -> Failure {
+    unusable(
+        path,
+        "it says which anomalies isolation levels allow (acidtest anomalies), and is no result of a run; acidtest show and \
+         acidtest report take it, by itself",
+    )
+}
+
+fn unusable(path: &Path, why: &str) -> Failure {
+    Failure::Usage(format!("cannot read the result {}: {why}", path.display()))
 }
 
 /// A word as a shell takes it for one.

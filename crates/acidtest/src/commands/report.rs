@@ -64,17 +64,19 @@ pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
     if html.is_some() && html == report.csv {
         return Err(Failure::Usage("--html and --csv name the same file".to_owned()));
     }
-    if let [file] = report.files.as_slice()
-        && let Loaded::Anomalies(result) = output::load_any(file)?
-    {
-        return of_anomalies(report, &result, html.as_deref());
+    let mut results = Vec::new();
+    for file in &report.files {
+        match output::load_any(file)? {
+            Loaded::Anomalies(result) if report.files.len() == 1 => {
+                return of_anomalies(report, &result, html.as_deref());
+            }
+            Loaded::Anomalies(_) => return Err(output::no_run(file)),
+            Loaded::Run(mut result) => {
+                report.room.ask(&mut result)?;
+                results.push(*result);
+            }
+        }
     }
-    let load = |file: &PathBuf| {
-        let mut result = output::load(file)?;
-        report.room.ask(&mut result)?;
-        Ok(result)
-    };
-    let results = report.files.iter().map(load).collect::<Result<Vec<_>, Failure>>()?;
     if let Some(path) = html {
         write(&path, &whole_page(&report.files, &results)?)?;
     }
