@@ -5,7 +5,7 @@
 //! long.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -347,7 +347,7 @@ struct Playing<'p, 'a> {
     /// The names of the tables in statements.
     tables: &'p [String],
     /// The steps that each session has yet to run.
-    left: Vec<std::collections::VecDeque<&'p Step>>,
+    left: Vec<VecDeque<&'p Step>>,
     /// The steps of each session's transaction, as far as they were told, from the last `begin` on.
     transactions: Vec<Vec<&'p Step>>,
     /// The step that a session waits in.
@@ -431,7 +431,7 @@ impl<'p, 'a> Playing<'p, 'a> {
         }
     }
 
-    /// Looks after those that wait, and goes on with those that do not any more, until nothing moves.
+    /// Looks at the waiting sessions again, and continues those that have been answered, until all of the rest still wait.
     async fn follow(&mut self) {
         let mut moved = true;
         while moved && self.play.failure.is_none() {

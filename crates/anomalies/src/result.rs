@@ -239,7 +239,7 @@ impl Transcript {
             format!("{} {rows}", table.name)
         });
         Self {
-            order: script.order_in_words(&order.to_vec()),
+            order: script.order_in_words(order),
             steps: play.events.iter().map(step).collect(),
             last: last.collect(),
         }

@@ -222,7 +222,7 @@ impl Script {
 
     /// The sessions of an order's steps, one after the other, as a script names them.
     #[must_use]
-    pub fn order_in_words(&self, order: &Order) -> String {
+    pub fn order_in_words(&self, order: &[usize]) -> String {
         let names: Vec<&str> = order.iter().map(|session| self.sessions[*session].as_str()).collect();
         names.join(" ")
     }
