@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use acidtest_model::Isolation;
+use acidtest_workloads::promises;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +13,6 @@ const HERMITAGE: &str = include_str!("../data/hermitage.csv");
 
 /// The SQL standard's three phenomena, as in the published study of YCSB's workloads.
 const STANDARD: &str = include_str!("../data/standard.csv");
-
-/// What the documentation of each store promises. A `*` promises all.
-const PROMISES: &str = include_str!("../data/promises.csv");
 
 /// A published word on an anomaly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -92,17 +90,8 @@ pub(crate) fn published(product: &str, level: Option<Isolation>, anomaly: &str) 
 /// What the documentation of a product promises of an anomaly in one of its modes: that it does not occur. `told` is what its sessions
 /// read back, by which modes of the same level differ.
 pub(crate) fn promise(product: &str, mode: &str, told: &str, anomaly: &str) -> Option<Promise> {
-    let level = mode.split_once(", ").map_or(mode, |(level, _)| level);
-    // of a level, the row that names what is read back stands before the one that does not
-    let row = rows(PROMISES).find(|row| {
-        row.get("product") == Some(product)
-            && (row.get("mode") == Some(mode) || row.get("mode") == Some(level))
-            && row.get("told").is_none_or(|needed| told.contains(needed))
-    })?;
-    let prevents = row.get("prevents")?;
-    let is_promised = prevents == "*" || prevents.split(' ').any(|each| each == anomaly);
-    let text = |name| row.get(name).unwrap_or_default().to_owned();
-    is_promised.then(|| Promise { said: text("said"), source: text("source") })
+    let row = promises::find(product, mode, told)?;
+    row.prevents(anomaly).then_some(Promise { said: row.said, source: row.source })
 }
 
 /// A row of a table: the values that stand below headings, but for empty ones.
@@ -147,14 +136,14 @@ mod tests {
     fn every_promise_is_of_an_anomaly_that_is_tested() {
         let tested: Vec<String> = crate::built_in().into_iter().map(|script| script.name).collect();
         let lines = |table: &str| table.lines().count() - 1;
-        for table in [PROMISES, HERMITAGE, STANDARD] {
+        for table in [HERMITAGE, STANDARD] {
             assert_eq!(rows(table).count(), lines(table), "a row that cannot be read");
         }
         let mut promised = 0;
-        for row in rows(PROMISES) {
-            assert!(row.get("source").is_some() && row.get("said").is_some(), "{:?}", row.get("mode"));
-            for anomaly in row.get("prevents").unwrap().split(' ').filter(|anomaly| *anomaly != "*") {
-                assert!(tested.iter().any(|name| name == anomaly), "{anomaly}");
+        let at_random = promises::AT_RANDOM.map(str::to_owned);
+        for row in promises::all() {
+            for anomaly in row.prevents.split(' ').filter(|anomaly| *anomaly != "*") {
+                assert!(tested.iter().chain(&at_random).any(|name| name == anomaly), "{anomaly}");
                 promised += 1;
             }
         }

@@ -228,6 +228,8 @@ pub fn audit(watch: &Watch, counters: &[GuardedCounter]) -> Audit {
         promised: Vec::new(),
         findings: findings.into(),
         evidence,
+        anomalies: Vec::new(),
+        promised_level: None,
     }
 }
 

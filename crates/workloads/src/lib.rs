@@ -16,12 +16,14 @@ mod mix;
 mod moments;
 pub mod parcels;
 mod pieces;
+pub mod promises;
 pub mod queue;
 pub mod records;
 mod services;
 mod shared_count;
 mod spec;
 mod store;
+pub mod transactions;
 mod trial;
 mod verdict;
 mod workload;
@@ -39,12 +41,12 @@ pub use trial::{
     AuditResult, Consuming, LoadProgress, Medium, MessageCounts, Preparation, ReusableData, Side, TableSize,
     TrialLedger, TrialSetup, WorkloadTrial, WrittenLedger,
 };
-pub use verdict::{Audit, Finding, LooksLike, Restart, Verdict};
+pub use verdict::{Audit, Finding, LooksLike, PromisedLevel, Restart, SeenAnomaly, Verdict};
 pub use workload::{Combine, DataSize, Values, Workload, WorkloadKind};
 
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[WorkloadKind] =
-    &[inventory::KIND, records::KIND, join::KIND, queue::KIND, logs::KIND, parcels::KIND];
+    &[inventory::KIND, records::KIND, join::KIND, queue::KIND, logs::KIND, parcels::KIND, transactions::KIND];
 
 #[must_use]
 pub fn workload(name: &str) -> Option<&'static WorkloadKind> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     interactive::InteractiveStore, inventory::InventoryStore, join::JoinStore, logs::LogsStore,
-    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore,
+    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, transactions::TransactionsStore,
 };
 
 /// Where one trial keeps its data: inside the run's namespace, under names that no other trial has, so that an
@@ -146,6 +146,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// The parcels workload's port; `None` if the store does not have it.
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        None
+    }
+
+    /// The transactions workload's port; `None` if the store does not have it.
+    fn transactions(&self) -> Option<&dyn TransactionsStore> {
         None
     }
 

@@ -5,9 +5,13 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use acidtest_history::Example;
 use acidtest_model::EffectiveDurability;
 
-use crate::{Guarantee, guarantee::DURABILITY, inventory::IN_WORDS, moments::OLDEST_LOST, queue::HOLES};
+use crate::{
+    Guarantee, guarantee::DURABILITY, inventory::IN_WORDS, moments::OLDEST_LOST, queue::HOLES,
+    transactions::LEFT_OUT,
+};
 
 /// Whether the guarantees held. Ordered by how much it speaks against a result: the worst verdict of several trials
 /// is their maximum.
@@ -144,6 +148,59 @@ pub struct Audit {
     /// The figures that the verdict comes from: totals of the ledger, totals of the final state, and the bounds
     /// that these had to be within.
     pub evidence: BTreeMap<String, i64>,
+    /// The anomalies that were seen, those that the isolation level permits included; the gravest first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub anomalies: Vec<SeenAnomaly>,
+    /// What was promised of isolation, where anomalies were looked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub promised_level: Option<PromisedLevel>,
+}
+
+/// An anomaly of isolation that was seen in a history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SeenAnomaly {
+    /// The finding that counts it, where the level rules it out.
+    pub finding: String,
+    /// Its name in papers, such as `G2-item`.
+    pub name: String,
+    /// Its name in words, with that of papers where it has another one: `write skew (G2-item)`.
+    pub title: String,
+    /// How often it occurred.
+    pub count: u64,
+    /// What was counted.
+    pub unit: String,
+    /// Whether the search for more was cut short, so that there may be more.
+    pub is_at_least: bool,
+    /// The 95 % interval of how often to expect it in as many transactions (Poisson): none where all that was counted may have one
+    /// cause. Where the count is a lower bound, so is the interval's lower end, and the upper one says nothing.
+    pub interval: Option<[u64; 2]>,
+    /// Whether the store's documentation rules it out at this level. If not, it is no failure.
+    pub is_ruled_out: bool,
+    /// The weakest level that forbids it by the definitions of Adya.
+    pub forbidden_from: String,
+    /// Whether Adya's definition of the level of this name forbids it; the store's documentation may promise less.
+    pub adya_forbids: bool,
+    /// The smallest occurrence that was found.
+    pub example: Example,
+}
+
+/// What a store's documentation promises of the isolation level that transactions had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PromisedLevel {
+    /// The level, as the documentation calls it.
+    pub level: String,
+    /// The sentence that says what it rules out, shortened; empty if nothing is promised.
+    pub said: String,
+    /// Where it stands.
+    pub source: String,
+}
+
+impl PromisedLevel {
+    /// The level as an option names it: `repeatable-read`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.level.split_once(", ").map_or(self.level.as_str(), |(level, _)| level).replace(' ', "-")
+    }
 }
 
 impl Audit {
@@ -161,7 +218,16 @@ impl Audit {
         };
         let figure = |(name, count): (&str, u64)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX));
         let evidence = evidence.into_iter().map(figure).collect();
-        Self { verdict, reason: doubt, findings, excused: Vec::new(), promised: Vec::new(), evidence }
+        Self {
+            verdict,
+            reason: doubt,
+            findings,
+            excused: Vec::new(),
+            promised: Vec::new(),
+            evidence,
+            anomalies: Vec::new(),
+            promised_level: None,
+        }
     }
 
     /// Adds that the server came up no more, because it cannot read its own data, in these words of its log: all that was
@@ -182,6 +248,8 @@ impl Audit {
             excused: Vec::new(),
             promised: Vec::new(),
             evidence: BTreeMap::new(),
+            anomalies: Vec::new(),
+            promised_level: None,
         }
     }
 
@@ -212,6 +280,18 @@ impl Audit {
         }
         self.findings.iter_mut().for_each(|finding| finding.count = 0);
         (self.verdict, self.reason) = (Verdict::Unknown, Some(reason));
+    }
+
+    /// Withdraws what was found of one guarantee, because of a doubt of what was promised of it. What breaks others stays broken.
+    pub(crate) fn withdraw_of(&mut self, guarantee: Guarantee, doubt: &str) {
+        let (withdrawn, others): (Vec<Finding>, Vec<Finding>) =
+            self.findings.drain(..).partition(|finding| finding.guarantee == guarantee.name);
+        let mut audit = Self { findings: withdrawn, reason: self.reason.take(), ..self.clone() };
+        audit.withdraw(doubt);
+        let is_broken = others.iter().any(|finding| finding.count > 0);
+        self.reason = audit.reason;
+        self.findings = audit.findings.into_iter().chain(others).collect();
+        self.verdict = if is_broken { Verdict::Broken } else { Verdict::Unknown };
     }
 
     /// Ascribes to durability what a crash of the server may explain. What was seen within one epoch of the server
@@ -254,6 +334,7 @@ impl Audit {
             self.evidence.remove(told_by_crashes);
         }
         self.across_epochs(without);
+        self.doubt_what_was_left_out();
         match restart {
             Restart { keeps: EffectiveDurability::Unknown | EffectiveDurability::None, .. } => {
                 self.excuse(DURABILITY);
@@ -280,6 +361,7 @@ impl Audit {
     /// was acknowledged, whatever level of durability the first one had.
     pub fn across_failover(&mut self, keeps: EffectiveDurability, without: &[impl AsRef<str>]) {
         self.across_epochs(without);
+        self.doubt_what_was_left_out();
         match keeps {
             EffectiveDurability::Unknown | EffectiveDurability::None => self.excuse(DURABILITY),
             EffectiveDurability::Process | EffectiveDurability::Disk => self.doubt(
@@ -287,6 +369,17 @@ impl Audit {
                 "another server answered after the fault, or the same one after a promotion, and need not have everything \
                  that was acknowledged",
             ),
+        }
+    }
+
+    /// Of what was acknowledged after a history had reached its limit nobody knows whether it is lost.
+    fn doubt_what_was_left_out(&mut self) {
+        if self.verdict == Verdict::Holds && self.evidence.get(LEFT_OUT).is_some_and(|left_out| *left_out > 0)
+        {
+            self.verdict = Verdict::Unknown;
+            self.reason = Some(
+                "the server went away, and the history had reached its limit, so that nobody knows what was lost".to_owned(),
+            );
         }
     }
 

@@ -11,6 +11,7 @@ mod line;
 pub(crate) mod parcels;
 mod queue;
 pub(crate) mod records;
+pub(crate) mod transactions;
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ pub(crate) use queue::{serve_publisher, serve_subscriber};
 
 use crate::{
     Owner, Place, Store, TrialSetup, Values, inventory::InventoryStore, join::JoinStore,
-    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore,
+    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, transactions::TransactionsStore,
 };
 
 /// The protocol of a host, to which its clients greet first.
@@ -274,6 +275,10 @@ impl Store for Hosted {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionsStore> {
         Some(self)
     }
 }

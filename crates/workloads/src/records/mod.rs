@@ -64,7 +64,7 @@ pub use content::{Batches, Fields, Layout, key_name, tag_of};
 pub use keys::Choice;
 pub use ledger::Ledger;
 pub(crate) use ledger::WrittenVersion;
-pub use parameters::{Mix, Parameters, Refresh};
+pub use parameters::{Level, Mix, Parameters, Refresh};
 pub use port::{
     Action, Answer, Connector, Lookup, Operation, Operations, RecordVisitor, RecordsStore, Request,
     Requirements,
