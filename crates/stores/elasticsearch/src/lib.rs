@@ -80,6 +80,7 @@ pub const KIND: StoreKind = StoreKind {
     workloads: &[
         ("records", Support::Yes("get, index, create, search, scripted _update")),
         ("parcels", Support::Yes("create, index, _mget, _bulk")),
+        ("transactions", Support::No("it has no transactions over several documents")),
         ("logs", acidtest_model::NO_SINK),
     ],
     refuses,

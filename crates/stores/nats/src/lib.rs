@@ -60,6 +60,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::No("it has streams of messages, not tables")),
         ("logs", acidtest_model::NO_SINK),
         ("parcels", Support::No("it has streams of messages, not rows to count")),
+        ("transactions", Support::No("it has streams of messages, not records to read and write")),
     ],
     refuses: queue::refuses,
     idle: |_| &[NO_CONFLICTS],

@@ -87,6 +87,12 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("a stream with a group of consumers")),
         ("logs", acidtest_model::NO_SINK),
         ("parcels", Support::Yes("a hash for each scan, and a list of the scans of each parcel")),
+        (
+            "transactions",
+            Support::No(
+                "it has no interactive transactions: what is queued after MULTI is answered only at EXEC",
+            ),
+        ),
     ],
     refuses,
     idle,

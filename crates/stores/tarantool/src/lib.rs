@@ -74,6 +74,12 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("a space and a stored procedure, as the fifo tube of the queue rock")),
         ("logs", acidtest_model::NO_SINK),
         ("parcels", Support::Yes("a tuple each; ids by a sequence, counts by a stored procedure")),
+        (
+            "transactions",
+            Support::No(
+                "it has no interactive transactions over its protocol: before the streams of 2.10 a transaction ends with its request",
+            ),
+        ),
     ],
     refuses,
     idle: all_has_effect,
