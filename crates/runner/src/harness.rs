@@ -141,6 +141,8 @@ mod tests {
             ("join", json!({ "records": 100 }), "a join"),
             ("parcels", json!({}), "an operation of mix 9450+8000"),
             ("parcels", json!({ "insert_batch": 10 }), "a scan inserted, or a read, of mix 9450+8000"),
+            ("transactions", json!({}), "a transaction of 1–4 operations"),
+            ("transactions", json!({ "operations": 1 }), "a transaction of 1 operation"),
             ("queue", json!({}), "a message published and consumed"),
             ("queue", json!({ "phase": "publish" }), "a message published"),
             ("queue", json!({ "phase": "consume", "backlog": 1 }), "a message consumed"),

@@ -26,7 +26,7 @@ use crate::{
 const BEAT: Duration = Duration::from_millis(5);
 
 /// Drives what it is told on `input`, and tells on `output` what its clients did. `find` finds a store by its name.
-/// It ends when its clients have, or when nobody talks to it any more.
+/// It ends when nobody talks to it any more, which is when its clients have ended and their ledger was read.
 ///
 /// # Errors
 /// What it was told makes no sense, or cannot be done; the other side has been told, if it is still there.
@@ -121,7 +121,12 @@ async fn drive(
         Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
     };
     let ledger = trial.ledger().written().map_err(Failure::Other)?;
-    output.send(&FromWorker::Ledger(ledger)).map_err(|error| broken(&error))
+    output.send(&FromWorker::Ledger(ledger)).map_err(|error| broken(&error))?;
+    // a ledger may name files that are open here and have no name any more
+    while listens.load(Relaxed) {
+        tokio::time::sleep(BEAT).await;
+    }
+    Ok(())
 }
 
 /// Follows what comes in, on a thread of its own. The flag says whether anybody still talks.
