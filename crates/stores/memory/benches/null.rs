@@ -12,7 +12,7 @@ use acidtest_store_memory::Null;
 use acidtest_workloads::{ClientTask, Place, TrialSetup, Values, Workload};
 
 /// The rows to measure: a workload, one parameter and its value.
-const DRIVEN: [(&str, &str, &str); 10] = [
+const DRIVEN: [(&str, &str, &str); 11] = [
     ("inventory", "skew", "zipf:0.99"),
     ("records", "mix", "c"),
     ("records", "mix", "a"),
@@ -23,6 +23,7 @@ const DRIVEN: [(&str, &str, &str); 10] = [
     ("logs", "batch", "100"),
     ("parcels", "mix", "insert:1"),
     ("parcels", "mix", "hash:1"),
+    ("transactions", "mix", "all"),
 ];
 
 fn workload(name: &str, parameter: &str, value: &str) -> Result<Box<dyn Workload>, String> {

@@ -77,6 +77,16 @@ pub enum Bug {
     Overwrite,
     /// Answers a read with a row that was not asked for.
     OtherRow,
+    /// Commits a transaction although others have changed what it read.
+    SkipCheck,
+    /// Reads what another transaction has written and not committed.
+    DirtyRead,
+    /// Commits half of a transaction, and the other half later.
+    CommitInParts,
+    /// Adds a value to a list before the last one instead of after it.
+    Squeeze,
+    /// Adds up all accounts but one.
+    SumInParts,
     /// Is killed, and has lost the last writes that it acknowledged.
     LoseLast,
     /// Is killed, and has lost a write from the middle.
@@ -165,6 +175,24 @@ impl Bug {
         Self::BelieveProxy,
     ];
 
+    /// The bugs that the transactions workload can have.
+    pub const TRANSACTIONS: [Self; 14] = [
+        Self::DropWrite,
+        Self::ApplyTwice,
+        Self::Tear,
+        Self::LateApply,
+        Self::HideCommit,
+        Self::StaleRead,
+        Self::MissRead,
+        Self::MakeUp,
+        Self::SkipCheck,
+        Self::DirtyRead,
+        Self::CommitInParts,
+        Self::Squeeze,
+        Self::SumInParts,
+        Self::BelieveProxy,
+    ];
+
     /// What a store may do that is killed, whatever its workload.
     pub const AT_A_KILL: [Self; 4] = [Self::LoseLast, Self::LoseMiddle, Self::LoseClient, Self::ForgetHalf];
 
@@ -212,6 +240,11 @@ impl Bug {
             Self::RefuseEarly => "refuses what there is room for",
             Self::Overwrite => "writes a row over another",
             Self::OtherRow => "reads a row that was not asked for",
+            Self::SkipCheck => "commits upon what has changed",
+            Self::DirtyRead => "reads what is not committed",
+            Self::CommitInParts => "commits in two parts",
+            Self::Squeeze => "puts a value before the last one",
+            Self::SumInParts => "adds up all accounts but one",
             Self::LoseLast => "is killed, loses the last writes",
             Self::LoseMiddle => "is killed, loses one from the middle",
             Self::LoseClient => "is killed, loses all of one client",

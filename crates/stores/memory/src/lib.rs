@@ -14,6 +14,7 @@ mod parcels;
 mod queue;
 mod records;
 pub mod selftest;
+mod transactions;
 mod witness;
 mod world;
 
@@ -36,6 +37,7 @@ use acidtest_workloads::{
     parcels::ParcelsStore,
     queue::{Delivery, QueueKind, QueueStore},
     records::RecordsStore,
+    transactions::TransactionsStore,
 };
 
 pub use faults::{Bug, Faults};
@@ -64,7 +66,14 @@ pub const KIND: StoreKind = StoreKind {
         (Durability::Process, NOTHING_KEPT),
         (Durability::Disk, NOTHING_KEPT),
     ],
-    isolation: &[(Isolation::Serializable, Support::Yes("what was read is compared when committing"))],
+    isolation: &[
+        (
+            Isolation::ReadCommitted,
+            Support::Yes("each step sees what is committed; what is written is locked"),
+        ),
+        (Isolation::RepeatableRead, Support::Yes("a snapshot; the first to commit wins")),
+        (Isolation::Serializable, Support::Yes("what was read is compared when committing")),
+    ],
     transactions: Support::Yes("staged, and committed in one critical section"),
     refresh: NO_REFRESH,
     tls: acidtest_model::NO_NETWORK,
@@ -80,6 +89,10 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("messages in a tree, by arrival")),
         ("logs", Support::Yes("rows in memory, without a gateway")),
         ("parcels", Support::Yes("rows of each parcel in a tree")),
+        (
+            "transactions",
+            Support::Yes("versions of each object; staged, and committed in one critical section"),
+        ),
     ],
     refuses,
     idle,
@@ -106,8 +119,12 @@ fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
     }
 }
 
-/// The reason why the queue in memory cannot be set up as the cell asks, if there is one.
+/// The reason why a queue in memory, or a level, cannot be had as the cell asks, if there is one.
 fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
+    let is_lower = matches!(request.isolation, Some(Isolation::ReadCommitted | Isolation::RepeatableRead));
+    if is_lower && request.workload != "transactions" {
+        return Some("it has this level for the workload transactions only");
+    }
     let delivery = Delivery::of(request)?;
     let refused = [
         (!delivery.persistent, "no message outlives this process: there is nothing weaker to ask for"),
@@ -132,6 +149,7 @@ pub struct Memory {
     queues: Mutex<HashMap<String, Arc<queue::Queue>>>,
     logs: Mutex<HashMap<String, Arc<logs::Table>>>,
     parcels: Mutex<HashMap<String, Arc<parcels::Table>>>,
+    transactions: Mutex<HashMap<String, Arc<transactions::Table>>>,
     interactive: Arc<interactive::Tables>,
 }
 
@@ -160,6 +178,7 @@ impl Memory {
             queues: Mutex::default(),
             logs: Mutex::default(),
             parcels: Mutex::default(),
+            transactions: Mutex::default(),
             interactive: Arc::default(),
         }
     }
@@ -216,12 +235,14 @@ impl Memory {
         let records = self.records_of(place);
         let (queue, joins) = (self.queue_of(place), self.tables_of(place).ok());
         let (logs, parcels) = (self.logs_of(place), self.parcels_of(place));
+        let transactions = self.transactions_of(place);
         tables.map_or(0, |table| table.shown())
             + records.map_or(0, |table| table.shown())
             + queue.map_or(0, |queue| queue.shown())
             + joins.map_or(0, |tables| tables.shown())
             + logs.map_or(0, |table| table.shown())
             + parcels.map_or(0, |table| table.shown())
+            + transactions.map_or(0, |table| table.shown())
     }
 
     /// The last events on all connections, at most 20,000, oldest first; empty unless [`Watch::recorded`] is set.
@@ -300,6 +321,7 @@ impl Store for Memory {
         locked(&self.queues).clear();
         locked(&self.logs).clear();
         locked(&self.parcels).clear();
+        locked(&self.transactions).clear();
         self.clear_interactive();
         Box::pin(async { Ok(()) })
     }
@@ -325,6 +347,10 @@ impl Store for Memory {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionsStore> {
         Some(self)
     }
 

@@ -12,6 +12,7 @@ use acidtest_workloads::{
     parcels::{self, Found, Inserted, Loading, Parcel, ParcelsStore, Scan, ScanVisitor, StoredScan},
     queue::{self, AckAnswer, Depth, Message, QueueStore, ReceivedMessage},
     records::{self, Action, Answer, Fields, Layout, RecordVisitor, RecordsStore, Request, Requirements},
+    transactions::{self, Promise, Step, TransactionsStore},
 };
 
 /// A store that acknowledges every operation at once and keeps nothing. Its answers have the size of real ones,
@@ -70,6 +71,70 @@ impl Store for Null {
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionsStore> {
+        Some(self)
+    }
+}
+
+impl TransactionsStore for Null {
+    fn load<'a>(
+        &'a self,
+        _: &'a Place,
+        _: &'a transactions::Layout,
+        _: &'a LoadProgress,
+    ) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn client(
+        &self,
+        _: &Place,
+        _: &transactions::Requirements,
+        scenario: transactions::Scenario,
+    ) -> ClientTask {
+        transactions::task(Self, scenario)
+    }
+
+    fn promise<'a>(&'a self, _: &'a transactions::Requirements) -> Task<'a, Result<Promise, StoreError>> {
+        Box::pin(async { Ok(Promise::documented("null", "", "")) })
+    }
+
+    fn state<'a>(
+        &'a self,
+        _: &'a Place,
+        _: &'a transactions::Layout,
+        _: &'a mut transactions::State,
+    ) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+}
+
+impl transactions::Connector for Null {
+    type Connection = Self;
+
+    async fn connect(&self) -> Result<Self, String> {
+        Ok(Self)
+    }
+}
+
+impl transactions::Operations for Null {
+    async fn transaction(&mut self, steps: &[Step], answers: &mut transactions::Answers) -> Attempt {
+        for step in steps {
+            match step {
+                // as many as a list has on average
+                Step::ReadList { .. } => answers.list(1..=32),
+                Step::ReadRegister { .. } => answers.register(Some(1)),
+                Step::Total => answers.total(0),
+                Step::Append { .. } | Step::WriteRegister { .. } | Step::Transfer { .. } => answers.done(),
+            }
+        }
+        Attempt::Ok
     }
 }
 

@@ -10,6 +10,7 @@ mod inventory;
 mod parcels;
 mod queue;
 mod records;
+pub(crate) mod transactions;
 
 pub(crate) use inventory::Inventory;
 pub(crate) use parcels::{Known, Parcels};
