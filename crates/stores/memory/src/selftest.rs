@@ -7,7 +7,7 @@ use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, T
 use acidtest_model::{EffectiveDurability, Lock, StoreError};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Restart, ReusableData, Store, TrialSetup, Values, Workload,
-    WorkloadKind, WorkloadTrial, inventory, join, logs, parcels, queue, records,
+    WorkloadKind, WorkloadTrial, inventory, join, logs, parcels, queue, records, transactions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +119,14 @@ impl Case {
         Self { workload: &parcels::KIND, values, ..Self::inventory() }
     }
 
+    /// Correct transactions on few keys, at the store's default level, which is serializable, or at another one. Lock modes do not
+    /// apply to them.
+    #[must_use]
+    pub fn transactions(isolation: &str) -> Self {
+        let values = values(&format!(r#"{{"keys": 3, "isolation": "{isolation}"}}"#));
+        Self { workload: &transactions::KIND, values, ..Self::inventory() }
+    }
+
     /// All cases, in order of workload: every bug, no lock at all, and correct stores, also with unanswered
     /// operations.
     #[must_use]
@@ -143,6 +151,10 @@ impl Case {
         cases.extend(Self::of(&Self::parcels(1), &Bug::PARCELS));
         cases.extend([Lock::Soft, Lock::Hard, Lock::Native].map(|lock| Self::parcels(3).under(lock)));
         cases.push(Self::parcels(3).with(Faults::unanswered(0.05)));
+        let transactions = || Self::transactions("default");
+        cases.extend(Bug::TRANSACTIONS.map(|bug| transactions().with(Faults::bug(bug))));
+        cases.extend(["read-committed", "repeatable-read", "serializable"].map(Self::transactions));
+        cases.extend([0.05, 0.5].map(|share| transactions().with(Faults::unanswered(share))));
         cases.extend(Self::killed());
         cases
     }
@@ -153,7 +165,14 @@ impl Case {
         let queue = Self::queue(r#""ack": "transaction", "consume": "transaction", "batch": 4"#);
         let correct = Faults { outages: true, ..Faults::default() };
         let mut cases = Vec::new();
-        for each in [Self::inventory(), together, queue.clone(), Self::logs(4), Self::parcels(3)] {
+        for each in [
+            Self::inventory(),
+            together,
+            queue.clone(),
+            Self::logs(4),
+            Self::parcels(3),
+            Self::transactions("default"),
+        ] {
             cases.extend(Bug::AT_A_KILL.map(|bug| each.clone().with(Faults::bug(bug))));
             cases.push(each.with(correct));
         }
@@ -225,6 +244,7 @@ impl Case {
             (None, true) => format!("correct, {}", self.faults),
             (None, false) if self.faults.outages => "correct, killed again and again".to_owned(),
             (None, false) if self.replayed || self.is_queue() => "correct".to_owned(),
+            (None, false) if self.workload.name == transactions::KIND.name => "correct".to_owned(),
             (None, false) if self.lock.promises() => format!("correct, lock {}", self.lock),
             (None, false) => "no lock at all".to_owned(),
         };
@@ -232,6 +252,9 @@ impl Case {
         match (self.replayed, transaction) {
             _ if self.is_queue() && self.faults.bug.is_none() => {
                 format!("{what}, ack {}, consume {}", way("ack", "confirm"), way("consume", "ack"))
+            }
+            _ if self.values.contains_key("isolation") => {
+                format!("{what}, isolation {}", way("isolation", "default"))
             }
             (true, _) => format!("{what}, sequence replayed"),
             (false, 1) => match self.values.get("insert_batch").and_then(serde_json::Value::as_u64) {
@@ -341,9 +364,13 @@ pub async fn drive(
         }
         Clock::System => Trial::new(load, clients as usize).run(tasks),
     };
+    let audited = match measured {
+        Ok(measurement) => Ok((measurement, trial.audit(Ok(store), place).await)),
+        Err(error) => Err(error),
+    };
+    // it may be killed between the last operation and the audit
     store.tell_of_crashes(None);
-    let measurement = measured?;
-    let audited = trial.audit(Ok(store), place).await;
+    let (measurement, audited) = audited?;
     let is_another = store.identity().await? != life;
     let (restarted, failed_over) = (store.is_unasked() && is_another, store.fails_over() && is_another);
     let (struck, kills, shown) = (store.strikes() - before, store.kills() - kills, store.shown(place));
@@ -458,7 +485,13 @@ mod tests {
     /// By the system's clock a kill can come between the audit and the question of what it had to see.
     #[test]
     fn what_a_kill_after_the_audit_takes_was_not_for_it_to_see() {
-        for case in [Case::inventory(), Case::records("insert:1", 1), Case::logs(1), Case::parcels(1)] {
+        for case in [
+            Case::inventory(),
+            Case::records("insert:1", 1),
+            Case::logs(1),
+            Case::parcels(1),
+            Case::transactions("default"),
+        ] {
             let case = case.with(Faults::bug(Bug::LoseClient));
             by(Clock::Simulated, || async {
                 let store = case.store(5);

@@ -9,3 +9,4 @@ mod planted_kills;
 mod planted_parcels;
 mod planted_queue;
 mod planted_records;
+mod planted_transactions;

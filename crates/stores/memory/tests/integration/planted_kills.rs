@@ -22,6 +22,7 @@ fn cases() -> Vec<Case> {
     cases.extend(locks.map(|lock| Case::records(MIX, 4).under(lock)));
     cases.extend(locks.map(|lock| Case::parcels(1).under(lock)));
     cases.extend(queues());
+    cases.push(Case::transactions("default"));
     cases
 }
 
