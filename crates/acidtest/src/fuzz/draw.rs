@@ -18,7 +18,7 @@ use super::{FuzzCase, drive::grid};
 type Rng = Xoshiro256PlusPlus;
 
 /// Workloads to draw from; those in which more can go wrong occur more often.
-const WORKLOADS: [&str; 15] = [
+const WORKLOADS: [&str; 18] = [
     "inventory",
     "inventory",
     "inventory",
@@ -34,6 +34,9 @@ const WORKLOADS: [&str; 15] = [
     "parcels",
     "parcels",
     "parcels",
+    "transactions",
+    "transactions",
+    "transactions",
 ];
 
 /// Most trials of a plan, so that many plans can be driven.
@@ -237,6 +240,7 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
         "records" => records(rng),
         "join" => join(rng),
         "parcels" => parcels(rng),
+        "transactions" => transactions(rng),
         _ => queue(rng),
     };
     plan
@@ -363,6 +367,23 @@ fn parcels(rng: &mut Rng) -> Parameters {
     parameters.insert("parcels".to_owned(), json!(rng.random_range(4..=20)));
     parameters.insert("scans".to_owned(), json!(rng.random_range(0..=90)));
     parameters
+}
+
+/// Few keys, so that transactions meet.
+fn transactions(rng: &mut Rng) -> Parameters {
+    let mixes = ["all", "lists", "registers", "bank", "lists:3+bank:1", "registers:1+bank:1"];
+    let levels = ["default", "read-committed", "repeatable-read", "serializable"];
+    parameters(
+        rng,
+        &[
+            ("mix", values(&mixes)),
+            ("keys", values(&[2, 3, 10])),
+            ("skew", values(&["uniform", "zipf:0.9"])),
+            ("operations", values(&[1, 2, 4, 12])),
+            ("write_share", values(&[0.2, 0.5, 1.0])),
+            ("isolation", values(&levels)),
+        ],
+    )
 }
 
 /// Few entries in a short time, so that clients meet.

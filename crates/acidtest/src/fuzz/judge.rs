@@ -4,7 +4,11 @@ use std::fmt;
 
 use acidtest_engine::Outcome;
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
-use acidtest_workloads::{Audit, Finding, Verdict, guarantee::LOCK, queue::DOUBTFUL};
+use acidtest_workloads::{
+    Audit, Finding, Verdict,
+    guarantee::{ISOLATION, LOCK},
+    queue::DOUBTFUL,
+};
 
 use super::{
     FuzzCase,
@@ -128,17 +132,23 @@ fn is_as_long_as_asked(case: &FuzzCase, trial: &TrialDone) -> bool {
     measurement.window == plan.duration.0
 }
 
-/// Whether a lock that promises something is still accused once the kills are taken into account.
+/// Whether a lock that promises something, or an isolation level, is still accused once the kills are taken into account.
 fn accuses_lock(audit: &Audit, without: &[&str]) -> bool {
     let mut crossed = audit.clone();
     crossed.across_epochs(without);
-    let is_locks = |finding: &Finding| finding.count > 0 && finding.guarantee == LOCK.name;
-    !without.contains(&LOCK.name) && crossed.findings.iter().any(is_locks)
+    let is_accused = |finding: &Finding| {
+        let is_theirs = [LOCK, ISOLATION].iter().any(|guarantee| finding.guarantee == guarantee.name);
+        finding.count > 0 && is_theirs && !without.contains(&finding.guarantee.as_str())
+    };
+    crossed.findings.iter().any(is_accused)
 }
 
-/// Whether the plan explains a verdict of unknown: nothing was acknowledged, or not all of a sequence, or the trial
-/// was interrupted, or the store was gone when the audit asked; or another one was there, which had not all; or faults left it open of all that was consumed whether the store
-/// has read an acknowledgement of it.
+/// So few operations may all be due later, as they arrive at random.
+const FEW: f64 = 5.0;
+
+/// Whether the plan explains a verdict of unknown: nothing was acknowledged, or none was due yet at the plan's rate, or not all
+/// of a sequence; or the trial was interrupted; or the store was gone when the audit asked, or another one was there, which had
+/// not all; or faults left it open of all that was consumed whether the store has read an acknowledgement of it.
 fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let operations = &trial.driven.measurement.operations;
     let ended = |outcome| operations.iter().map(|each| each.count(outcome)).sum::<u64>();
@@ -146,6 +156,8 @@ fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     // a workload need not do each of its operations; but a queue without published messages proves nothing
     let nothing = ended(Outcome::Ok) == 0
         || operations.first().is_some_and(|each| each.name == "publish" && each.count(Outcome::Ok) == 0);
+    let due = |rate: &f64| rate * case.plan.duration.0.as_secs_f64();
+    let none_due = nothing && others == 0 && case.plan.rates.iter().any(|rate| due(rate) < FEW);
     let cut_short = case.halt.is_some() && (nothing || case.plan.trace.is_some());
     let given_up = case.plan.trace.is_some() && others > 0;
     let evidence = |name: &str| trial.driven.audited.audit.evidence.get(name).copied().unwrap_or_default();
@@ -154,6 +166,7 @@ fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let is_elsewhere = trial.driven.failed_over && !trial.driven.audited.audit.excused.is_empty();
     case.store.to_the_end
         || is_elsewhere
+        || none_due
         || cut_short
         || given_up
         || ((nothing || is_doubtful) && is_disturbed)

@@ -57,6 +57,8 @@ fn bugs() -> Vec<(&'static str, Bug)> {
         of("logs", &Bug::AT_A_KILL),
         of("parcels", &Bug::PARCELS),
         of("parcels", &Bug::AT_A_KILL),
+        of("transactions", &Bug::TRANSACTIONS),
+        of("transactions", &Bug::AT_A_KILL),
     ]
     .concat()
 }

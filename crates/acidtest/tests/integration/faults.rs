@@ -238,6 +238,7 @@ fn an_embedded_store_is_killed_in_a_process_of_its_own() {
         ("inventory --store sqlite,fjall --durability process", "none,kill@"),
         ("records --mix d,read --records 500 --store sqlite,fjall", "kill@"),
         ("parcels --parcels 500 --scans 2000 --store sqlite,fjall", "kill@"),
+        ("transactions --store sqlite,fjall", "kill@"),
         ("queue --store sqlite --durability process", "kill@,restart@"),
     ] {
         let (ended, result) = with_more_time(500, |millis| run(words, faults, millis));

@@ -180,6 +180,7 @@ fn workers_are_driven_through_a_relay() {
         ("queue", json!({ "producers": 2, "consumers": 3 })),
         ("join", json!({ "records": 100 })),
         ("parcels", json!({ "parcels": 20, "scans": 300, "insert_batch": 3, "eighths": 0.05 })),
+        ("transactions", json!({ "isolation": "serializable" })),
     ] {
         let (verdict, acknowledged) = trial(&bench, (workload, &parameters), &worker).unwrap();
         assert_eq!(verdict, Verdict::Holds, "{workload}");
