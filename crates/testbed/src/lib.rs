@@ -16,6 +16,7 @@
     reason = "a test fails by panicking"
 )]
 
+pub mod at_random;
 mod case;
 mod crash;
 mod garbled;
@@ -33,6 +34,7 @@ pub mod records;
 mod relay;
 mod rewriting;
 mod shared;
+pub mod step_by_step;
 mod steps;
 mod subject;
 mod unix_socket;
