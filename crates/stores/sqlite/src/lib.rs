@@ -10,6 +10,7 @@ mod parcels;
 mod queue;
 mod records;
 mod transaction;
+mod transactions;
 
 use std::{
     collections::BTreeMap,
@@ -32,6 +33,7 @@ use acidtest_workloads::{
     parcels::{ParcelsStore, beyond_a_table},
     queue::{Ack, Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
+    transactions::TransactionsStore,
 };
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
@@ -79,6 +81,7 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("a table: INSERT, and SELECT and DELETE in one BEGIN IMMEDIATE")),
         ("logs", Support::Yes("a gateway in front of it, which has the file open")),
         ("parcels", Support::Yes("a table with an index on the hash; SCAN_ID is the rowid")),
+        ("transactions", Support::Yes("BEGIN DEFERRED, a statement for each step, COMMIT; lists are text")),
     ],
     refuses: |request| beyond_a_table(request).or_else(|| refuses(&Delivery::of(request)?)),
     idle: idle_on_tables,
@@ -370,6 +373,10 @@ impl Store for Sqlite {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionsStore> {
         Some(self)
     }
 

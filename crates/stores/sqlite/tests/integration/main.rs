@@ -9,3 +9,4 @@ mod join;
 mod parcels;
 mod queue;
 mod records;
+mod transactions;
