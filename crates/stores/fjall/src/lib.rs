@@ -8,6 +8,7 @@ mod interactive;
 mod inventory;
 mod parcels;
 mod records;
+mod transactions;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -17,7 +18,7 @@ use acidtest_model::{
 };
 use acidtest_workloads::{
     Owner, Place, Store, interactive::InteractiveStore, inventory::InventoryStore, parcels::ParcelsStore,
-    records::RecordsStore,
+    records::RecordsStore, transactions::TransactionsStore,
 };
 use fjall::{Database, PersistMode};
 
@@ -66,6 +67,7 @@ pub const KIND: StoreKind = StoreKind {
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a keyspace of values under their keys")),
         ("parcels", Support::Yes("a keyspace of scans under their ids, and one that is the index")),
+        ("transactions", Support::Yes("optimistic transaction: get, insert, commit; lists are text")),
         ("join", Support::No("a key-value store has no joins")),
         ("logs", acidtest_model::NO_SINK),
     ],
@@ -257,6 +259,10 @@ impl Store for Fjall {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionsStore> {
         Some(self)
     }
 

@@ -8,3 +8,4 @@ mod inventory;
 mod killed;
 mod parcels;
 mod records;
+mod transactions;
