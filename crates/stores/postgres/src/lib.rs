@@ -20,6 +20,7 @@ mod queue;
 mod records;
 mod session;
 mod sessions;
+mod transactions;
 mod value;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -38,6 +39,7 @@ use acidtest_workloads::{
     queue::{Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
     time_opening,
+    transactions::TransactionsStore,
 };
 use tokio_postgres::{Client, Error, error::SqlState};
 
@@ -96,6 +98,7 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
         ("logs", Support::Yes("a gateway in front of it: COPY")),
         ("parcels", Support::Yes("the table SCANS")),
+        ("transactions", Support::Yes("BEGIN, a statement for each step, COMMIT; lists are bigint[]")),
     ],
     refuses: |request| beyond_a_table(request).or_else(|| Delivery::of(request)?.beyond_a_table()),
     idle: idle_on_tables,
@@ -325,6 +328,10 @@ impl Store for Postgres {
     }
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionsStore> {
         Some(self)
     }
 

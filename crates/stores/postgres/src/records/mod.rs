@@ -75,18 +75,17 @@ impl Connector for PostgresConnector {
             Ok((level, Statements::prepare(connection, &self.table, &self.wanted).await?))
         };
         let (session, (level, statements)) = Session::open(&self.server, prepare).await?;
-        match self.wanted.isolation {
-            Some(wanted) if !wanted.sql().eq_ignore_ascii_case(&level) => {
-                Err(format!("the isolation level is {level}, though {} was set", wanted.sql()))
-            }
-            _ => Ok(Connection::new(session, statements)),
-        }
+        is_isolated(self.wanted.isolation, &level)?;
+        Ok(Connection::new(session, statements))
     }
 }
 
 /// Sets the isolation level of the session's transactions, single statements among them, if one is asked for.
 /// Returns the level that the server then reports.
-async fn isolate(connection: &mut protocol::Connection, wanted: Option<Isolation>) -> Result<String, Error> {
+pub(crate) async fn isolate(
+    connection: &mut protocol::Connection,
+    wanted: Option<Isolation>,
+) -> Result<String, Error> {
     if let Some(level) = wanted {
         let set = format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {}", level.sql());
         connection.command(&set).await?;
@@ -95,6 +94,16 @@ async fn isolate(connection: &mut protocol::Connection, wanted: Option<Isolation
     let rows = connection.run(level, []).await?;
     let level = rows.first().and_then(|row| row.get(0).ok());
     level.ok_or_else(|| Error::Lost("the server does not tell its isolation level".to_owned()))
+}
+
+/// Fails if the server reports another level than was asked for.
+pub(crate) fn is_isolated(wanted: Option<Isolation>, level: &str) -> Result<(), String> {
+    match wanted {
+        Some(wanted) if !wanted.sql().eq_ignore_ascii_case(level) => {
+            Err(format!("the isolation level is {level}, though {} was set", wanted.sql()))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

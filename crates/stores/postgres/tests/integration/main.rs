@@ -9,3 +9,4 @@ mod parcels;
 mod pooler;
 mod queue;
 mod records;
+mod transactions;
