@@ -27,6 +27,8 @@ pub(crate) trait Columns {
 
     /// The bytes of a column; nothing where it holds none.
     fn bytes(&self, column: usize) -> &[u8];
+
+    fn is_null(&self, column: usize) -> bool;
 }
 
 impl Columns for Row {
@@ -44,6 +46,10 @@ impl Columns for Row {
             Some(Value::Bytes(bytes)) => bytes,
             _ => &[],
         }
+    }
+
+    fn is_null(&self, column: usize) -> bool {
+        self.as_ref(column) == Some(&Value::NULL)
     }
 }
 

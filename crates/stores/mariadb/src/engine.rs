@@ -234,6 +234,10 @@ const INNODB: Row = Row {
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
         ("logs", Support::Yes("a gateway in front of it: LOAD DATA LOCAL or INSERT of many rows")),
         ("parcels", SCANS),
+        (
+            "transactions",
+            Support::Yes("START TRANSACTION, a statement for each step, COMMIT; lists are text"),
+        ),
     ],
     refuses: |request| beyond_a_table(request).or_else(|| queue::refuses(&Delivery::of(request)?)),
 };
@@ -270,9 +274,12 @@ const TABLE_LOCKED: Row = Row {
         ("queue", NO_QUEUE),
         ("logs", NO_LOGS),
         ("parcels", SCANS),
+        ("transactions", NO_TRANSACTIONS),
     ],
     refuses: parcels::refuses_on_locked_tables,
 };
+
+const NO_TRANSACTIONS: Support = Support::No("only InnoDB has transactions");
 
 const SCANS: Support = Support::Yes("the table SCANS");
 
@@ -291,6 +298,7 @@ const SCANNED: &[(&str, Support)] = &[
     ("queue", NO_QUEUE),
     ("logs", NO_LOGS),
     ("parcels", Support::No("CSV has no index, and no column that gives a row its id")),
+    ("transactions", NO_TRANSACTIONS),
 ];
 
 const MYISAM_DURABILITY: &[(Durability, Support)] = &[
@@ -354,6 +362,7 @@ const ARCHIVE: Row = Row {
         ("queue", NO_QUEUE),
         ("logs", NO_LOGS),
         ("parcels", Support::No("ARCHIVE has no index on SCAN_HASH, and unpacks the whole file to count")),
+        ("transactions", NO_TRANSACTIONS),
     ],
     refuses: |request| {
         request.does(&["update", "rmw"]).then_some("ARCHIVE inserts and selects: it has no UPDATE")
@@ -375,6 +384,7 @@ const BLACKHOLE: Row = Row {
         ("queue", NO_QUEUE),
         ("logs", NO_LOGS),
         ("parcels", Support::No("BLACKHOLE keeps nothing that could be counted")),
+        ("transactions", NO_TRANSACTIONS),
     ],
     refuses: |request| {
         request
@@ -423,7 +433,7 @@ mod tests {
                 Durability::ALL
             );
             assert_eq!(kind.isolation.iter().map(|(level, _)| *level).collect::<Vec<_>>(), Isolation::ALL);
-            assert_eq!(kind.workloads.len(), 6);
+            assert_eq!(kind.workloads.len(), 7);
         }
     }
 

@@ -24,10 +24,10 @@ use crate::{
 };
 
 /// Makes the server refuse to lock a row that was changed since the transaction's snapshot; `MariaDB` has it from 10.6.18 and 10.11.8 on.
-const SNAPSHOT_ISOLATION: &str = "innodb_snapshot_isolation";
+pub(crate) const SNAPSHOT_ISOLATION: &str = "innodb_snapshot_isolation";
 
 /// The isolation level under both of its names, of which a version has one or both, and that variable.
-const ISOLATION: [&str; 3] = ["transaction_isolation", "tx_isolation", SNAPSHOT_ISOLATION];
+pub(crate) const ISOLATION: [&str; 3] = ["transaction_isolation", "tx_isolation", SNAPSHOT_ISOLATION];
 
 /// How long a session's statements wait for rows: a wait that its time ends would pass for a refusal.
 const ROW_LOCK_WAIT: &str = "SET SESSION innodb_lock_wait_timeout = 60";
@@ -82,14 +82,14 @@ const SETTINGS: [Setting; 8] = [
 
 /// What a session says of its transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
-    level: String,
+pub(crate) struct Told {
+    pub(crate) level: String,
     /// None on a server without the variable.
     isolates_snapshots: Option<bool>,
 }
 
 impl Told {
-    fn of(variables: &BTreeMap<String, String>) -> Self {
+    pub(crate) fn of(variables: &BTreeMap<String, String>) -> Self {
         let level = ISOLATION.iter().find_map(|name| variables.get(*name));
         Self {
             level: level.cloned().unwrap_or_default(),

@@ -20,6 +20,7 @@ mod queue;
 mod records;
 mod session;
 mod sessions;
+mod transactions;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -28,6 +29,7 @@ use acidtest_transport::Transport;
 use acidtest_workloads::{
     Identity, Owner, Place, Store, interactive::InteractiveStore, inventory::InventoryStore, join::JoinStore,
     logs::LogsStore, parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, time_opening,
+    transactions::TransactionsStore,
 };
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, prelude::Queryable};
 
@@ -412,6 +414,10 @@ impl Store for MariaDb {
 
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
         self.engine.counts_scans().then_some(self as &dyn ParcelsStore)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionsStore> {
+        self.engine.is_transactional().then_some(self as &dyn TransactionsStore)
     }
 
     fn interactive(&self) -> Option<&dyn InteractiveStore> {

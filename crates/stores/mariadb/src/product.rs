@@ -100,6 +100,19 @@ pub(crate) fn other(product: Product, variables: &BTreeMap<String, String>) -> O
     (!is_own).then(|| format!("\"{told}\""))
 }
 
+/// Variables by which a server is told that takes writes beside others, whose transactions do not wait for its own. The second is
+/// only there where the plugin is active.
+pub(crate) const CLUSTER: [&str; 2] = ["wsrep_on", "group_replication_single_primary_mode"];
+
+/// The cluster that a server with these variables is a node of, if it takes writes beside others: it has documentation of its own.
+pub(crate) fn cluster(variables: &BTreeMap<String, String>) -> Option<&'static str> {
+    match CLUSTER.map(|name| variables.get(name).map(String::as_str)) {
+        [Some("ON"), _] => Some("a Galera cluster"),
+        [_, Some("OFF")] => Some("MySQL Group Replication with several primaries"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +122,17 @@ mod tests {
         assert_eq!(Product::of("10.11.19-MariaDB-0+deb12u1"), Product::MariaDb);
         assert_eq!(Product::of("9.7.4"), Product::MySql);
         assert_eq!(Product::of("8.0.36-28-Percona"), Product::MySql);
+    }
+
+    #[test]
+    fn a_server_that_takes_writes_beside_others_is_told_by_a_variable() {
+        let of = |name: &str, value: &str| cluster(&BTreeMap::from([(name.to_owned(), value.to_owned())]));
+        let mode = "group_replication_single_primary_mode";
+        assert_eq!(of("wsrep_on", "ON"), Some("a Galera cluster"));
+        assert_eq!(of(mode, "OFF"), Some("MySQL Group Replication with several primaries"));
+        for (name, value) in [("wsrep_on", "OFF"), (mode, "ON"), ("version", "OFF")] {
+            assert_eq!(of(name, value), None, "{name}={value}");
+        }
     }
 
     fn told(version: &str, comment: &str, more: &[(&str, &str)]) -> Option<String> {

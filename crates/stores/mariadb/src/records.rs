@@ -167,16 +167,11 @@ impl Connector for RecordsConnector {
     async fn connect(&self) -> Result<Connection, String> {
         let Self { table, engine, wanted, .. } = self;
         let prepare = async |connection: &mut protocol::Connection| {
-            if let Some(level) = wanted.isolation {
-                let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {}", level.sql());
-                connection.query(&set).await?;
-            }
+            isolate(connection, wanted.isolation).await?;
             self.prepare(connection).await
         };
         let (mut session, statements) = Session::open(&self.server, prepare).await?;
-        if let Some(level) = wanted.isolation {
-            look_at_isolation(&mut session, level).await?;
-        }
+        look_at_isolation(&mut session, wanted.isolation).await?;
         let held = (wanted.lock == Lock::Hard).then(|| {
             if engine.is_transactional() { UnitOfWork::Transaction } else { UnitOfWork::on_table(table) }
         });
@@ -185,8 +180,24 @@ impl Connector for RecordsConnector {
     }
 }
 
+/// Sets the isolation level of the session's transactions, if one is asked for.
+pub(crate) async fn isolate(
+    connection: &mut protocol::Connection,
+    wanted: Option<Isolation>,
+) -> Result<(), Error> {
+    if let Some(level) = wanted {
+        let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {}", level.sql());
+        connection.query(&set).await?;
+    }
+    Ok(())
+}
+
 /// Returns an error if the server reports another isolation level of the session's transactions than was asked for.
-async fn look_at_isolation(session: &mut Session, level: Isolation) -> Result<(), String> {
+pub(crate) async fn look_at_isolation(
+    session: &mut Session,
+    wanted: Option<Isolation>,
+) -> Result<(), String> {
+    let Some(level) = wanted else { return Ok(()) };
     // the name depends on the version; both mean the same where a server has both
     let back = "SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')";
     let rows = session.connection().query(back).await.map_err(|error| error.to_string())?;

@@ -269,7 +269,7 @@ pub(crate) fn one(found: u64) -> Result<(), Attempt> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use acidtest_model::Address;
 
     use super::*;
@@ -280,13 +280,21 @@ mod tests {
         sayings: &[Vec<u8>],
         test: impl AsyncFnOnce(&mut Session, Statement) -> Attempt,
     ) -> Attempt {
+        with_own_session(sayings, async |mut session, statement| test(&mut session, statement).await)
+    }
+
+    /// The same with an operation that takes its session along.
+    pub(crate) fn with_own_session(
+        sayings: &[Vec<u8>],
+        test: impl AsyncFnOnce(Session, Statement) -> Attempt,
+    ) -> Attempt {
         let state = told(3, &[&["7", "REPEATABLE-READ", "1"]]);
         logged_in(Manner::New, &[], &[&[state], sayings].concat()).during(async |address| {
             let address = Address::parse(&format!("mariadb://ann@{address}")).unwrap();
             let server = ConnectOptions::new(&address).unwrap();
             let prepare = async |connection: &mut Connection| connection.prepare("…").await;
-            let (mut session, statement) = Session::open(&server, prepare).await.unwrap();
-            test(&mut session, statement).await
+            let (session, statement) = Session::open(&server, prepare).await.unwrap();
+            test(session, statement).await
         })
     }
 

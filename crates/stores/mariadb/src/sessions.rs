@@ -8,15 +8,31 @@ use acidtest_transport::{Probe, Refusal, refuse_sharing};
 
 use crate::{
     MariaDb,
+    interactive::SNAPSHOT_ISOLATION,
     protocol::{Connection, Error, Rows},
 };
 
-/// The session that answers, its settings that decide how statements are carried out, and those that a new one is given. `ProxySQL` answers the function alone by
-/// itself. The level has another name in `MariaDB`, which skips comments of MySQL from 5.7 on, and in MySQL before 5.7.20.
-const STATE: &str =
-    "SELECT CONNECTION_ID() + 0, @@tx_isolation, @@autocommit, @@global.tx_isolation, @@global.autocommit";
-const STATE_OF_MYSQL: &str = "SELECT CONNECTION_ID() + 0, @@transaction_isolation, @@autocommit, \
-                              @@global.transaction_isolation, @@global.autocommit";
+/// Asks for the session that answers, its settings that decide how statements are carried out, and those that a new one is given.
+/// `ProxySQL` answers the function alone by itself. Not every version of `MariaDB` has the last variable, so that it cannot be named;
+/// what asks for it is a comment to `MySQL`.
+fn state(level: &str) -> String {
+    let snapshots = |of: &str| {
+        format!(
+            "(SELECT variable_value FROM information_schema.{of}_variables
+              WHERE variable_name = '{SNAPSHOT_ISOLATION}')"
+        )
+    };
+    format!(
+        "SELECT CONNECTION_ID() + 0, @@{level}, @@autocommit, @@global.{level}, @@global.autocommit
+         /*M! , {}, {} */",
+        snapshots("session"),
+        snapshots("global")
+    )
+}
+
+/// The level's variable, and its name in `MariaDB` before 11.1 and `MySQL` before 5.7.20.
+const LEVEL: &str = "transaction_isolation";
+const LEVEL_BEFORE: &str = "tx_isolation";
 
 /// Error 1193: there is no such variable.
 const NO_VARIABLE: u16 = 1193;
@@ -38,24 +54,36 @@ pub(crate) struct SessionState {
 pub(crate) struct Settings {
     isolation: String,
     autocommit: String,
+    /// Whether snapshots are isolated; empty on a server without the variable.
+    snapshots: String,
 }
 
 impl Settings {
     fn words(&self) -> String {
-        format!("isolation level {}, autocommit {}", self.isolation, self.autocommit)
+        let Self { isolation, autocommit, snapshots } = self;
+        let snapshots = match snapshots.as_str() {
+            "" => String::new(),
+            value => format!(", {SNAPSHOT_ISOLATION} {value}"),
+        };
+        format!("isolation level {isolation}, autocommit {autocommit}{snapshots}")
     }
 }
 
 impl SessionState {
     /// Reads the state of the session that answers on a connection.
     pub(crate) async fn read(connection: &mut Connection) -> Result<Self, Error> {
-        let rows = match connection.query(STATE_OF_MYSQL).await {
-            Err(Error::Answered(answer)) if answer.code == NO_VARIABLE => connection.query(STATE).await?,
+        let rows = match connection.query(&state(LEVEL)).await {
+            Err(Error::Answered(answer)) if answer.code == NO_VARIABLE => {
+                connection.query(&state(LEVEL_BEFORE)).await?
+            }
             answered => answered?,
         };
-        let [id, isolation, autocommit, isolation_of_new, autocommit_of_new] = told(rows)?;
-        let of_new = Settings { isolation: isolation_of_new, autocommit: autocommit_of_new };
-        Ok(Self { id, settings: Settings { isolation, autocommit }, of_new })
+        let [id, isolation, autocommit, new_isolation, new_autocommit, snapshots, new_snapshots] =
+            told(rows)?;
+        let settings = Settings { isolation, autocommit, snapshots };
+        let of_new =
+            Settings { isolation: new_isolation, autocommit: new_autocommit, snapshots: new_snapshots };
+        Ok(Self { id, settings, of_new })
     }
 
     /// Whether a greeting means this session, of whose number it has room for the lower half.
@@ -167,8 +195,11 @@ mod tests {
 
     #[test]
     fn what_has_changed_is_told() {
-        let settings =
-            |isolation: &str| Settings { isolation: isolation.to_owned(), autocommit: "1".to_owned() };
+        let settings = |isolation: &str| Settings {
+            isolation: isolation.to_owned(),
+            autocommit: "1".to_owned(),
+            snapshots: "ON".to_owned(),
+        };
         let state = |id: &str, isolation: &str| SessionState {
             id: id.to_owned(),
             settings: settings(isolation),
@@ -185,6 +216,9 @@ mod tests {
         );
         assert_eq!(then.check_fresh(&then.settings), Ok(()));
         assert!(then.is_named(7) && state("4294967303", "").is_named(7) && !then.is_named(8));
+        let off = Settings { snapshots: "OFF".to_owned(), ..then.settings.clone() };
+        let set = then.changed(&SessionState { settings: off, ..then.clone() }).unwrap();
+        assert!(set.contains("innodb_snapshot_isolation OFF, and had"), "{set}");
         let usual = &then.settings;
         assert_eq!(
             state("7", "REPEATABLE-READ").check_fresh(&settings("SERIALIZABLE")),

@@ -355,4 +355,8 @@ impl Columns for Row<'_> {
     fn bytes(&self, column: usize) -> &[u8] {
         self.fields.get(column).map(|field| self.bytes_of(*field)).unwrap_or_default()
     }
+
+    fn is_null(&self, column: usize) -> bool {
+        self.fields.get(column).is_some_and(|field| field.kind == FieldKind::Null)
+    }
 }

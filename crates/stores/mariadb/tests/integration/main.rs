@@ -11,3 +11,4 @@ mod parcels;
 mod proxy;
 mod queue;
 mod records;
+mod transactions;
