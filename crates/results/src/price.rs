@@ -1,7 +1,11 @@
 //! The price of a guarantee: the ratio of a cell to the same cell without the guarantee.
 
 use acidtest_observe::Resources;
-use acidtest_workloads::{Guarantee, Levels, Verdict, guarantee::OF_READ_DECIDE_WRITE, workload};
+use acidtest_workloads::{
+    Guarantee, Levels, PromisedLevel, Verdict,
+    guarantee::{ISOLATION, OF_READ_DECIDE_WRITE},
+    workload,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +16,9 @@ use crate::{
     result::RoundId,
     total,
 };
+
+/// The isolation level of a cell that asks for none.
+const STORES_OWN: &str = "default";
 
 /// The guarantees that can be priced: those of the result's workload, or, for a workload that this acidtest does not
 /// know, those that most workloads have.
@@ -65,11 +72,17 @@ impl Priceable {
         names.iter().filter_map(move |name| Some(Self { all, one: named(all, name)? }))
     }
 
-    /// What the cell has of the guarantee: of durability the level read back, and not one that it was only asked for.
+    /// What the cell has of the guarantee: of durability the level read back, and not one that it was only asked for; of isolation the
+    /// store's own level, where none was asked for and the audit knows it.
     fn amount(self, cell: &CellResult) -> String {
+        let asked = cell.dimension(self.one.name);
+        let mut promised = cell.trials.iter().filter_map(|trial| trial.audit.promised_level.as_ref());
         match &cell.effective {
             Some(effective) if self.one.name == DURABILITY => effective.durability.to_string(),
-            _ => cell.dimension(self.one.name),
+            _ if self.one.name == ISOLATION.name && asked == STORES_OWN => {
+                promised.next().map_or(asked, PromisedLevel::name)
+            }
+            _ => asked,
         }
     }
 
@@ -417,6 +430,30 @@ mod tests {
         }
         result.price().unwrap();
         assert_eq!(priced(&result), 0);
+    }
+
+    /// The level that a store has by default has its place among those that were asked for.
+    #[test]
+    fn the_default_isolation_level_is_priced_as_what_the_store_says_it_is() {
+        let mut result =
+            sample::Grid { locks: &[Lock::None, Lock::Soft], ..sample::Grid::default() }.result();
+        result.plan.workload = "transactions".to_owned();
+        result.cells.truncate(2);
+        for (cell, level) in result.cells.iter_mut().zip(["default", "serializable"]) {
+            cell.lock = Lock::None;
+            cell.parameters.insert("isolation".to_owned(), level.into());
+        }
+        result.price().unwrap();
+        assert_eq!(price(&result.cells[1], "isolation"), None);
+        for trial in &mut result.cells[0].trials {
+            trial.audit.promised_level = Some(PromisedLevel {
+                level: "repeatable read, no snapshot isolation".to_owned(),
+                said: String::new(),
+                source: String::new(),
+            });
+        }
+        result.price().unwrap();
+        assert_eq!(price(&result.cells[1], "isolation").map(|(_, against)| against), Some("repeatable-read"));
     }
 
     /// Trials of one round that ran hours apart, because of an interruption, are not paired.

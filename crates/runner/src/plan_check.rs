@@ -355,7 +355,7 @@ pub fn check_effect(
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides),
-            "no write depends on what was read, so there is nothing to protect",
+            "the workload takes no lock: there is nothing to protect by one",
         ),
         (
             "locks",
