@@ -6,10 +6,10 @@ use acidtest_anomalies::{
     AnomaliesResult, Anomaly, AnomalyCell, How, ModeResult, Outcome, Says, StoreResult, Transcript,
 };
 use acidtest_model::Isolation;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use crate::{
-    page::{self, STYLE},
+    page::{self, NamedAnomalies},
     table::{Entry, Priority, Style, Table, Tone, escaped, wrapped},
 };
 
@@ -83,41 +83,26 @@ pub fn transcripts(result: &AnomaliesResult, anomaly: &str, style: Style) -> Str
     text
 }
 
-/// One page that needs no server and no network.
-#[must_use]
-pub fn page(result: &AnomaliesResult, name: &str) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
-                title { "anomalies · acidtest" }
-                style { (PreEscaped(STYLE)) }
+/// What a page says of a result.
+pub(crate) fn section(NamedAnomalies { name, result }: &NamedAnomalies<'_>, id: &str) -> Markup {
+    html! {
+        main id=(id) {
+            header {
+                h1 { "Which anomalies isolation levels allow" }
+                p { (headline(result)) }
+                p.quiet { (page::moment(&result.started)) " · " (name) }
             }
-            body {
-                main {
-                    header {
-                        h1 { "Which anomalies isolation levels allow" }
-                        p { (headline(result)) }
-                        p.quiet { (page::moment(&result.started)) " · " (name) }
-                    }
-                    p { (LEGEND) "." }
-                    @for store in &result.stores { (section(result, store)) }
-                    section { h2 { "Anomalies" } ul { @for anomaly in &result.anomalies {
-                        li { strong { (anomaly.name) } ", " (anomaly.title) ": " (anomaly.means) }
-                    } } }
-                }
-                footer { p { "acidtest " (result.acidtest) ". How it is found: docs/anomalies.md." } }
-            }
+            p { (LEGEND) "." }
+            @for store in &result.stores { (of_store(result, store)) }
+            section { h2 { "Anomalies" } ul { @for anomaly in &result.anomalies {
+                li { strong { (anomaly.name) } ", " (anomaly.title) ": " (anomaly.means) }
+            } } }
+            p.quiet { "How it is found: docs/anomalies.md." }
         }
-    };
-    page.into_string()
+    }
 }
 
-fn section(result: &AnomaliesResult, store: &StoreResult) -> Markup {
+fn of_store(result: &AnomaliesResult, store: &StoreResult) -> Markup {
     html! {
         section {
             h2 { (title(store)) }

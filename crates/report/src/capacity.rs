@@ -402,7 +402,7 @@ mod tests {
             let widest = text.lines().map(unicode_width::UnicodeWidthStr::width).max().unwrap_or(0);
             assert!(widest <= usize::from(width), "{width}: {text}");
         }
-        let page = page(&[NamedResult { name: "a.json", result: &result }]).unwrap();
+        let page = page(&[NamedResult { name: "a.json", result: &result }], &[]).unwrap();
         assert!(page.contains("Latency over rate") && page.contains("\"kind\":\"capacity\""));
     }
 

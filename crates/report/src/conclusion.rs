@@ -17,7 +17,12 @@ use acidtest_results::{
 };
 use acidtest_workloads::{Guarantee, Verdict, workload};
 
-use crate::{capacity, not_served::not_served, tables::is_too_wide};
+use crate::{
+    capacity,
+    histories::{found, histories},
+    not_served::not_served,
+    tables::is_too_wide,
+};
 
 /// Cells that a sentence names before it counts the rest.
 const NAMED: usize = 4;
@@ -46,6 +51,7 @@ fn concluded(result: &RunResult, names: &Names) -> String {
         return all.join("\n") + &interrupted;
     }
     let mut lines = vec![verdicts(result, names)];
+    lines.extend(found(result, names));
     lines.extend(unlike_durability(result, names));
     lines.extend(failing(result, names));
     lines.extend(outage(result, names));
@@ -127,7 +133,13 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
         (all, each) => format!("{} of {} cells hold{rates}.", count(each as u64), count(all as u64)),
     }];
     if !broken.is_empty() {
-        said.push(format!("Broken despite a promise: {}.", listed(&broken, names)));
+        let histories = histories(result);
+        let found = |cell: &CellResult| {
+            let history = histories.iter().find(|history| std::ptr::eq(cell, history.cell))?;
+            Some(format!("{}: {}", names.cell(cell), history.broken()?))
+        };
+        let shown = |cell: &CellResult| found(cell).unwrap_or_else(|| names.cell(cell));
+        said.push(format!("Broken despite a promise: {}.", listed_as(&broken, shown)));
     }
     if !excused.is_empty() {
         said.push(format!(
@@ -162,9 +174,13 @@ fn missing(cells: &[&CellResult]) -> Vec<String> {
 }
 
 fn listed(cells: &[&CellResult], names: &Names) -> String {
+    listed_as(cells, |cell| names.cell(cell))
+}
+
+fn listed_as(cells: &[&CellResult], named: impl Fn(&CellResult) -> String) -> String {
     // the name of one more is no longer than saying that there is one
     let most = if cells.len() == NAMED + 1 { cells.len() } else { NAMED };
-    let shown: Vec<String> = cells.iter().take(most).map(|cell| names.cell(cell)).collect();
+    let shown: Vec<String> = cells.iter().take(most).map(|cell| named(cell)).collect();
     let rest = cells.len().saturating_sub(most);
     let more = if rest > 0 { format!("; and {} more", count(rest as u64)) } else { String::new() };
     shown.join("; ") + &more

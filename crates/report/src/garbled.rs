@@ -45,8 +45,10 @@ fn show(value: Value) {
     let _ = render(&result, Style { color: true, width: Some(80) });
     let _ = markdown(&result);
     let _ = csv([&result]);
-    let _ =
-        page(&[NamedResult { name: "one", result: &result }, NamedResult { name: "two", result: &result }]);
+    let _ = page(
+        &[NamedResult { name: "one", result: &result }, NamedResult { name: "two", result: &result }],
+        &[],
+    );
     let conditions = ["throughput<0.95", "p99>1.2"].map(|text| text.parse::<Condition>().unwrap());
     let sides = [vec![], vec!["lock=none".parse::<Choice>().unwrap()]].map(Selector::from_iter);
     for (one, two) in [(&sides[0], &sides[0]), (&sides[1], &sides[0])] {

@@ -15,6 +15,7 @@ mod garbled;
 #[cfg(test)]
 mod golden;
 mod headline;
+mod histories;
 mod markdown;
 mod not_served;
 mod notes;
@@ -27,6 +28,6 @@ mod waiting;
 pub use csv::{CsvError, csv};
 pub use headline::clients;
 pub use markdown::markdown;
-pub use page::{NamedResult, STYLE, findings, page};
+pub use page::{NamedAnomalies, NamedResult, STYLE, findings, page};
 pub use table::{Entry, Priority, Style, Table, Tone, wrapped};
 pub use terminal::render;

@@ -9,7 +9,9 @@ use crate::{
     headline::headline,
     notes::notes,
     table::escaped,
-    tables::{Columns, capacities, capacity_prices, cells, curves, limits, prices, scalability, sizes},
+    tables::{
+        Columns, anomalies, capacities, capacity_prices, cells, curves, limits, prices, scalability, sizes,
+    },
     waiting::waiting,
 };
 
@@ -30,11 +32,11 @@ pub fn markdown(result: &RunResult) -> String {
         let _ = writeln!(text, "{}\n", escaped(&waiting));
     }
     let of = if result.plan.capacity.is_some() {
-        [capacities, capacity_prices, curves, limits]
+        &[capacities, capacity_prices, curves, limits][..]
     } else {
-        [cells, prices, sizes, scalability]
+        &[cells, anomalies, prices, sizes, scalability]
     };
-    for table in of.map(|table| table(result, &columns)) {
+    for table in of.iter().map(|table| table(result, &columns)) {
         if !table.rows.is_empty() {
             text += &table.markdown();
             text.push('\n');

@@ -21,6 +21,7 @@ use acidtest_workloads::{
 use crate::{
     capacity,
     conclusion::excuses,
+    histories,
     tables::{MANY, demand, ratio},
 };
 
@@ -68,6 +69,7 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
     let searched = result.plan.capacity.is_some();
     let mut notes = meanings(result);
     notes.extend(if searched { capacity::notes(result) } else { statistics(result, names) });
+    notes.extend(histories::notes(result, names));
     notes.extend(data(result, names));
     notes.extend(if searched { Vec::new() } else { sizes(result, names) });
     notes.extend(busy(result, names));

@@ -8,11 +8,12 @@ use crate::{
     Style,
     conclusion::conclusion,
     headline::headline,
+    histories::examples,
     notes::notes,
     table::{numbered, wrapped},
     tables::{
-        Columns, MANY, capacities, capacity_prices, cells, curves, limits, prices, resources, scalability,
-        sizes, times,
+        Columns, MANY, anomalies, capacities, capacity_prices, cells, curves, limits, prices, resources,
+        scalability, sizes, times,
     },
     waiting::waiting,
 };
@@ -39,6 +40,7 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
         }
         let mut tables = vec![
             cells(result, by),
+            anomalies(result, by),
             prices(result, by),
             sizes(result, by),
             scalability(result, &columns),
@@ -60,6 +62,7 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
     sections.extend(waiting(result, &names).map(|waiting| wrapped(&waiting, style)));
     sections.extend(by_number.then(|| numbered(result.cells.iter().map(|cell| names.cell(cell)), style)));
     sections.extend(tables.iter().map(|table| table.terminal(style)));
+    sections.extend(examples(result, &names).into_iter().map(|example| wrapped(&example, style)));
     let mut below = notes(result, &names, false);
     below.extend(narrow.then(|| {
         "some columns or cells do not fit: use `acidtest show FILE | less -S`, or a wider terminal."

@@ -5,6 +5,7 @@
 
 mod charts;
 
+use acidtest_anomalies::AnomaliesResult;
 use acidtest_model::{
     count,
     figure::{bytes, nanoseconds, offered, rate},
@@ -19,8 +20,10 @@ use serde_json::Value;
 
 use self::charts::Chart;
 use crate::{
+    anomalies,
     conclusion::conclusion,
     headline::{driving, workload},
+    histories::histories,
     notes::{answers_are, notes},
     table::{Entry, Table, Tone},
     tables::{
@@ -46,21 +49,39 @@ pub struct NamedResult<'a> {
     pub result: &'a RunResult,
 }
 
-/// Makes one page of one result or several.
+/// A result of `acidtest anomalies` with the name of its file.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedAnomalies<'a> {
+    /// The file's name.
+    pub name: &'a str,
+    pub result: &'a AnomaliesResult,
+}
+
+/// Makes one page of one result or several: those of runs, and after them which anomalies isolation levels allow.
 ///
 /// # Errors
 /// A histogram that cannot be read.
-pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> {
+pub fn page(
+    results: &[NamedResult<'_>],
+    of_anomalies: &[NamedAnomalies<'_>],
+) -> Result<String, UnreadableHistogram> {
     let mut charts = Vec::new();
     let mut sections = Vec::new();
     for (place, named) in results.iter().enumerate() {
         sections.push(section(*named, &format!("r{place}"), &mut charts)?);
     }
+    for (place, named) in of_anomalies.iter().enumerate() {
+        sections.push(anomalies::section(named, &format!("a{place}")));
+    }
+    let runs = results.iter().enumerate().map(|(place, named)| (format!("#r{place}"), named.name));
+    let others = of_anomalies.iter().enumerate().map(|(place, named)| (format!("#a{place}"), named.name));
+    let files: Vec<(String, &str)> = runs.chain(others).collect();
     let data = serde_json::to_string(&charts).unwrap_or_else(|_| "[]".to_owned()).replace('<', "\\u003c");
     let title = match results {
-        [] => "no result".to_owned(),
-        [one] => format!("{} · {}", title(one.result), moment(&one.result.started)),
-        [first, others @ ..] => format!("{}, and {} more", title(first.result), others.len()),
+        [] if of_anomalies.is_empty() => "no result".to_owned(),
+        [] => "anomalies".to_owned(),
+        [one] if files.len() == 1 => format!("{} · {}", title(one.result), moment(&one.result.started)),
+        [first, ..] => format!("{}, and {} more", title(first.result), files.len() - 1),
     };
     let page = html! {
         (DOCTYPE)
@@ -75,12 +96,8 @@ pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> 
                 style { (PreEscaped(acidtest_charts::STYLE)) (PreEscaped(STYLE)) }
             }
             body {
-                @if results.len() > 1 {
-                    nav.files {
-                        @for (place, named) in results.iter().enumerate() {
-                            a href={ "#r" (place) } { (named.name) }
-                        }
-                    }
+                @if files.len() > 1 {
+                    nav.files { @for (anchor, name) in &files { a href=(anchor) { (name) } } }
                 }
                 @for section in &sections { (section) }
                 footer {
@@ -94,6 +111,33 @@ pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> 
         }
     };
     Ok(page.into_string())
+}
+
+/// The anomalies that were found, and the smallest example of each, as a picture and as text; nothing where none was looked for.
+fn found_in_histories(result: &RunResult, names: &Names, columns: &Columns<'_>, id: &str) -> Markup {
+    let histories = histories(result);
+    html! {
+        @if !histories.is_empty() {
+            section id={ (id) "-anomalies" } {
+                h2 { "Anomalies of isolation" }
+                (table(&tables::anomalies(result, columns), true))
+                @for history in &histories {
+                    @for each in &history.seen {
+                        @let is_broken = each.broken > 0;
+                        details open[is_broken] {
+                            summary class=[is_broken.then_some("bad")] {
+                                (names.cell(history.cell)) ": " (history.counted(each, each.count))
+                                @if !each.anomaly.is_ruled_out { ", which the level permits" }
+                            }
+                            // the picture escapes what it shows
+                            div.picture { (PreEscaped(each.anomaly.example.picture())) }
+                            pre { (each.anomaly.example.text()) }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The workload and the stores; of a search, that it was one.
@@ -139,7 +183,7 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
             }
             nav {
                 @for (anchor, word) in [("cells", if searched { "Capacity" } else { "Cells" }), ("prices", "Prices"), ("sweeps", if searched { "Curves" } else { "Scaling" }), ("latency", if searched { "" } else { "Latency" }),
-                    ("each", "Each cell"), ("settings", "Settings"), ("plan", "Plan"), ("notes", "Notes")] {
+                    ("anomalies", if histories(result).is_empty() { "" } else { "Anomalies" }), ("each", "Each cell"), ("settings", "Settings"), ("plan", "Plan"), ("notes", "Notes")] {
                     @if !word.is_empty() { a href={ "#" (id) "-" (anchor) } { (word) } }
                 }
             }
@@ -177,6 +221,7 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
                 }
             }
             }
+            (found_in_histories(result, &names, &columns, id))
             section id={ (id) "-each" } {
                 h2 { "Each cell" }
                 @for (place, cell) in result.cells.iter().enumerate() {
@@ -497,7 +542,7 @@ mod tests {
     use acidtest_results::sample::Grid;
 
     fn of(result: &RunResult) -> String {
-        page(&[NamedResult { name: "result.json", result }]).unwrap()
+        page(&[NamedResult { name: "result.json", result }], &[]).unwrap()
     }
 
     #[test]
@@ -541,7 +586,7 @@ mod tests {
         result.plan.capacity = Some(acidtest_results::CapacityPlan::default());
         assert!(titled(&result).starts_with("capacity of inventory on REDIS, SQLITE"), "{}", titled(&result));
         let named = NamedResult { name: "result.json", result: &result };
-        assert!(page(&[named, named]).unwrap().contains(", and 1 more · acidtest</title>"));
+        assert!(page(&[named, named], &[]).unwrap().contains(", and 1 more · acidtest</title>"));
     }
 
     #[test]

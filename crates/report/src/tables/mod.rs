@@ -1,5 +1,6 @@
 //! The tables of a result, whichever format shows them.
 
+mod anomalies;
 mod capacity;
 mod cells;
 mod prices;
@@ -11,6 +12,7 @@ mod times;
 use std::collections::BTreeSet;
 
 pub(crate) use self::{
+    anomalies::anomalies,
     capacity::{capacities, capacity_prices, curves, days, found, limits, ran_out},
     cells::{cells, unpriced},
     prices::{locks, prices},

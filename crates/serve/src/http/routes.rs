@@ -252,7 +252,7 @@ async fn report(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem>
     let result = app.result(&record).await?;
     let draw = move || {
         let name = record.file_name();
-        page(&[NamedResult { name: &name, result: &result }])
+        page(&[NamedResult { name: &name, result: &result }], &[])
             .map_err(|error| Problem::internal(error.to_string()))
     };
     let text = app.heavy(draw).await?;
