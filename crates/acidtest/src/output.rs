@@ -204,17 +204,12 @@ pub(crate) fn load_any(path: &Path) -> Result<Loaded, Failure> {
 pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
     match load_any(path)? {
         Loaded::Run(result) => Ok(*result),
-        Loaded::Anomalies(_) => Err(no_run(path)),
+        Loaded::Anomalies(_) => Err(unusable(
+            path,
+            "it says which anomalies isolation levels allow (acidtest anomalies), and is no result of a run; acidtest show and \
+             acidtest report take it",
+        )),
     }
-}
-
-/// The refusal of a result that is of no run.
-pub(crate) fn no_run(path: &Path) -> Failure {
-    unusable(
-        path,
-        "it says which anomalies isolation levels allow (acidtest anomalies), and is no result of a run; acidtest show and \
-         acidtest report take it, by itself",
-    )
 }
 
 fn unusable(path: &Path, why: &str) -> Failure {

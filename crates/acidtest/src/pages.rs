@@ -13,7 +13,7 @@ use acidtest_workloads::{
 
 use crate::registry::{Feature, STORES, left_out};
 
-const WORKLOADS: [&str; 6] = ["inventory", "records", "join", "queue", "logs", "parcels"];
+const WORKLOADS: [&str; 7] = ["inventory", "records", "join", "queue", "logs", "parcels", "transactions"];
 
 /// First words of the rows that speak of something that `KIND` has too.
 const KEYS: [&str; 7] = ["workload", "lock", "durability", "isolation", "transactions", "refresh", "tls"];

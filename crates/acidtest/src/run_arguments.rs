@@ -34,6 +34,8 @@ Examples:
       a join of two tables, with every answer checked
   acidtest run parcels --store postgres,redis --lock none,soft,native --parcels 20 --fits 30.7GB
       counts that must be right, and how many rows fit into that much memory or disk
+  acidtest run transactions --store postgres,mysql --isolation repeatable-read,serializable
+      which anomalies occur at each level, whether they are ruled out, and what the level costs
   acidtest run --resume results/20261122T101500Z-4711-5e1fa2-records.json
       resume an interrupted run
   acidtest run records --store postgres,redis --records 5000000 --mix a,b --dry-run

@@ -14,7 +14,11 @@ use acidtest_anomalies::{
 };
 use acidtest_lab::{Lab, ServerSize};
 use acidtest_model::{Address, Durability, Encryption, Isolation, Support, count};
-use acidtest_report::anomalies::{markdown, page, terminal, transcripts};
+use acidtest_report::{
+    NamedAnomalies,
+    anomalies::{markdown, terminal, transcripts},
+    page,
+};
 use acidtest_runner::{Claim, Failure, Instance, Interrupt, Target, plan_check};
 use acidtest_workloads::interactive::Mode;
 use clap::Args;
@@ -279,7 +283,9 @@ impl Anomalies {
         }
         if let Some(html) = &self.html {
             let name = file.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-            output::keep(html, &page(result, &name))?;
+            let named = NamedAnomalies { name: &name, result };
+            let page = page(&[], &[named]).map_err(|error| Failure::Other(error.to_string()))?;
+            output::keep(html, &page)?;
         }
         if !self.quiet {
             output::say(&format!("result: {}", file.path().display()));

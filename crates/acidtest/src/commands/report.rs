@@ -7,7 +7,7 @@ use std::{
 };
 
 use acidtest_anomalies::AnomaliesResult;
-use acidtest_report::{NamedResult, anomalies, csv, markdown, page};
+use acidtest_report::{NamedAnomalies, NamedResult, anomalies, csv, markdown, page};
 use acidtest_results::RunResult;
 use acidtest_runner::Failure;
 use clap::Args;
@@ -24,6 +24,8 @@ Examples:
       one page, result.html, that opens in a browser without a network
   acidtest report before.json after.json --html both.html
       several results on one page
+  acidtest report transactions.json anomalies.json --html isolation.html
+      what levels cost and allow under load, beside what they allow step by step
   acidtest report result.json --markdown
       a table that pastes into a pull request
   acidtest report result.json --csv - | head
@@ -64,48 +66,44 @@ pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
     if html.is_some() && html == report.csv {
         return Err(Failure::Usage("--html and --csv name the same file".to_owned()));
     }
-    let mut results = Vec::new();
+    let (mut runs, mut of_anomalies) = (Vec::new(), Vec::new());
     for file in &report.files {
+        // the folder is no concern of the page's readers
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match output::load_any(file)? {
-            Loaded::Anomalies(result) if report.files.len() == 1 => {
-                return of_anomalies(report, &result, html.as_deref());
-            }
-            Loaded::Anomalies(_) => return Err(output::no_run(file)),
+            Loaded::Anomalies(result) => of_anomalies.push((name, result)),
             Loaded::Run(mut result) => {
                 report.room.ask(&mut result)?;
-                results.push(*result);
+                runs.push((name, *result));
             }
         }
     }
+    if runs.is_empty() {
+        check_without_runs(report)?;
+    }
     if let Some(path) = html {
-        write(&path, &whole_page(&report.files, &results)?)?;
+        write(&path, &whole_page(&runs, &of_anomalies)?)?;
     }
     if let Some(path) = &report.csv {
-        let text = csv(&results).map_err(|error| unreadable(&error))?;
+        let text = csv(runs.iter().map(|(_, result)| result)).map_err(|error| unreadable(&error))?;
         if printed { output::print_text(&text)? } else { write(path, &text)? }
     }
     if report.markdown {
-        output::print_text(&results.iter().map(markdown).collect::<Vec<_>>().join("\n"))?;
+        let runs = runs.iter().map(|(_, result)| markdown(result));
+        let all = runs.chain(of_anomalies.iter().map(|(_, result)| anomalies::markdown(result)));
+        output::print_text(&all.collect::<Vec<_>>().join("\n"))?;
     }
     Ok(Status::Held)
 }
 
-/// Shows which anomalies isolation levels allow.
-fn of_anomalies(report: &Report, result: &AnomaliesResult, html: Option<&Path>) -> Result<Status, Failure> {
+/// Refuses what is of runs alone.
+fn check_without_runs(report: &Report) -> Result<(), Failure> {
     if report.csv.is_some() {
         return Err(Failure::Usage(
             "--csv has no effect here: a result of acidtest anomalies has no trials\n  remedy: --html or --markdown".to_owned(),
         ));
     }
-    report.room.is_idle("it is held against tables of runs")?;
-    if let Some(path) = html {
-        let name = report.files[0].file_name().unwrap_or_default().to_string_lossy();
-        write(path, &anomalies::page(result, &name))?;
-    }
-    if report.markdown {
-        output::print_text(&anomalies::markdown(result))?;
-    }
-    Ok(Status::Held)
+    report.room.is_idle("it is held against tables of runs")
 }
 
 /// Refuses to write over what has the name of a result: `--html a.json b.json` was meant to show both.
@@ -129,14 +127,15 @@ fn keep_results(option: &str, target: Option<&Path>, files: &[PathBuf]) -> Resul
     }
 }
 
-/// The page of all results, each named after its file without the folder, which is no concern of the page's readers.
-fn whole_page(files: &[PathBuf], results: &[RunResult]) -> Result<String, Failure> {
-    let names: Vec<String> = files
-        .iter()
-        .map(|file| file.file_name().unwrap_or_default().to_string_lossy().into_owned())
-        .collect();
-    let all = names.iter().zip(results).map(|(name, result)| NamedResult { name, result });
-    page(&all.collect::<Vec<_>>()).map_err(|error| unreadable(&error))
+/// The page of all results.
+fn whole_page(
+    runs: &[(String, RunResult)],
+    of_anomalies: &[(String, AnomaliesResult)],
+) -> Result<String, Failure> {
+    let runs: Vec<_> = runs.iter().map(|(name, result)| NamedResult { name, result }).collect();
+    let of_anomalies: Vec<_> =
+        of_anomalies.iter().map(|(name, result)| NamedAnomalies { name, result }).collect();
+    page(&runs, &of_anomalies).map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &impl Error) -> Failure {

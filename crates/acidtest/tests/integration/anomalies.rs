@@ -214,3 +214,32 @@ fn a_result_is_shown_as_it_was_and_as_a_page() {
         assert!(ended.stderr.contains("acidtest anomalies"), "{words:?}: {}", ended.stderr);
     }
 }
+
+/// What a level costs and allows under load stands on one page with what it allows step by step.
+#[test]
+fn both_instruments_make_one_report() {
+    let bench = Bench::new();
+    let words =
+        ["run", "transactions", "--duration", "300ms", "--warmup", "0s", "--trials", "1", "--clients", "4"];
+    let ran = bench.run(&words).expect(0);
+    let held = "No anomaly that serializable rules out was found in ";
+    assert!(ran.stdout.contains(held), "{}", ran.stdout);
+    bench.run(&["anomalies", "--store", "sqlite", "--anomaly", "P4", "--repeat", "1"]).expect(0);
+    let files: Vec<String> = bench.results().iter().map(|file| file.display().to_string()).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    let [one, other] = [&files[0], &files[1]];
+    bench.run(&["report", one, other, "--html", "both.html"]).expect(0);
+    let page = fs::read_to_string(bench.path("both.html")).unwrap();
+    for said in [
+        held,
+        "Anomalies of isolation",
+        "Which anomalies isolation levels allow",
+        "SQLITE_BUSY",
+        "#a0",
+        "#r0",
+    ] {
+        assert!(page.contains(said), "no {said}");
+    }
+    let text = bench.run(&["report", one, other, "--markdown"]).expect(0).stdout;
+    assert!(text.contains(held) && text.contains("P4"), "{text}");
+}
