@@ -41,10 +41,16 @@ pub fn all() -> impl Iterator<Item = Row> {
     csv::Reader::from_reader(TABLE.as_bytes()).into_deserialize().filter_map(Result::ok)
 }
 
+/// The level of a mode, which may have more behind it that is set: `repeatable read` of `repeatable read, snapshot isolation`.
+#[must_use]
+pub fn level(mode: &str) -> &str {
+    mode.split_once(", ").map_or(mode, |(level, _)| level)
+}
+
 /// What the documentation of a product promises of one of its modes. `told` is what its sessions read back.
 #[must_use]
 pub fn find(product: &str, mode: &str, told: &str) -> Option<Row> {
-    let level = mode.split_once(", ").map_or(mode, |(level, _)| level);
+    let level = level(mode);
     // of a level, the row that names what is read back stands before the one that does not
     all().find(|row| {
         let is_mode = row.mode == mode || row.mode == level;

@@ -9,7 +9,7 @@ use acidtest_history::Example;
 use acidtest_model::EffectiveDurability;
 
 use crate::{
-    Guarantee, guarantee::DURABILITY, inventory::IN_WORDS, moments::OLDEST_LOST, queue::HOLES,
+    Guarantee, guarantee::DURABILITY, inventory::IN_WORDS, moments::OLDEST_LOST, promises, queue::HOLES,
     transactions::LEFT_OUT,
 };
 
@@ -199,7 +199,7 @@ impl PromisedLevel {
     /// The level as an option names it: `repeatable-read`.
     #[must_use]
     pub fn name(&self) -> String {
-        self.level.split_once(", ").map_or(self.level.as_str(), |(level, _)| level).replace(' ', "-")
+        promises::level(&self.level).replace(' ', "-")
     }
 }
 
@@ -241,16 +241,7 @@ impl Audit {
     /// The audit of a trial that could not be audited.
     #[must_use]
     pub fn unknown(reason: impl Into<String>) -> Self {
-        Self {
-            verdict: Verdict::Unknown,
-            reason: Some(reason.into()),
-            findings: Vec::new(),
-            excused: Vec::new(),
-            promised: Vec::new(),
-            evidence: BTreeMap::new(),
-            anomalies: Vec::new(),
-            promised_level: None,
-        }
+        Self::of(Vec::new(), Some(reason.into()), [])
     }
 
     /// Whether the audit proves that a promise was broken, in a cell that does without the guarantees named in `without`. A finding

@@ -41,7 +41,7 @@ impl Promise {
     /// Whether the definitions of Adya forbid it at the level of this name.
     #[must_use]
     pub fn adya_forbids(&self, anomaly: Anomaly) -> bool {
-        let words = self.level.split_once(", ").map_or(self.level.as_str(), |(level, _)| level);
+        let words = crate::promises::level(&self.level);
         let level = Level::ALL.into_iter().find(|level| level.name() == words);
         level.is_some_and(|level| anomaly.forbidden_by(Guarantee { level, order: Order::Data }))
     }
