@@ -166,14 +166,20 @@ pub fn audit(
             Ok(end) => Lost::of(&mut files, &end.state, layout, &ledger.moved())?,
             Err(_) => Lost::default(),
         };
-        let early_totals = WrongTotals::of(&mut files, first)?;
         let read_back = end.as_ref().map_or_else(|_| Vec::new(), Final::transactions);
         let read_back_surely = match end {
             Ok(end) if !end.is_disturbed(&disruptions) => read_back.len() as u64,
             _ => 0,
         };
         let ended_unseen = disruptions.iter().any(|disruption| ledger.left_out() <= disruption.until);
-        let report = check(&mut Whole { files, last: read_back }, &disruptions)?;
+        let mut whole = Whole { files, last: read_back };
+        let report = check(&mut whole, &disruptions)?;
+        let is_wrong = |anomaly| report.finding(anomaly).is_some();
+        let early_totals = if is_wrong(Anomaly::WrongTotal) || is_wrong(Anomaly::WrongTotalAfterWrite) {
+            WrongTotals::of(&mut whole.files, first)?
+        } else {
+            WrongTotals::default()
+        };
         let searched = (report.committed - report.spanning).saturating_sub(read_back_surely);
         Ok::<_, Error>(Checked { report, lost, early_totals, searched, ended_unseen })
     })();
