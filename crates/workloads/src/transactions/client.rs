@@ -103,16 +103,9 @@ impl Draw {
     }
 }
 
-/// A transaction that is ready to be sent but for the values that it writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Drawn {
-    steps: Vec<Step>,
-}
-
-impl Drawn {
-    fn writes(&self) -> bool {
-        self.steps.iter().any(|step| step.writes())
-    }
+/// Whether any of the steps writes.
+fn writes(steps: &[Step]) -> bool {
+    steps.iter().any(|step| step.writes())
 }
 
 /// By how much transfers change each account.
@@ -221,7 +214,7 @@ impl<C: Connector> TransactionsClient<C> {
     }
 
     /// Takes the next place for an attempt, with the steps and a value for each write.
-    fn begin(&mut self, drawn: &Drawn) -> usize {
+    fn begin(&mut self, drawn: &[Step]) -> usize {
         let place = self.tried;
         if place == self.tries.len() {
             self.tries.push(Try::default());
@@ -229,7 +222,7 @@ impl<C: Connector> TransactionsClient<C> {
         self.tried += 1;
         let mut steps = std::mem::take(&mut self.tries[place].steps);
         steps.clear();
-        for step in &drawn.steps {
+        for step in drawn {
             steps.push(match *step {
                 Step::Append { key, .. } => Step::Append { key, value: self.value() },
                 Step::WriteRegister { key, .. } => Step::WriteRegister { key, value: self.value() },
@@ -282,23 +275,24 @@ impl<C: Connector> Drop for TransactionsClient<C> {
 }
 
 impl<C: Connector> Client for TransactionsClient<C> {
-    type Operation = Drawn;
+    /// The steps of a transaction. What they write has no value yet.
+    type Operation = Vec<Step>;
 
-    fn draw(&mut self) -> Option<Drawn> {
-        let mut drawn = Drawn { steps: Vec::with_capacity(2 * self.scenario.draw.operations as usize) };
-        self.scenario.draw.steps(&self.scenario.ledger, &mut self.rng, &mut drawn.steps);
+    fn draw(&mut self) -> Option<Vec<Step>> {
+        let mut drawn = Vec::with_capacity(2 * self.scenario.draw.operations as usize);
+        self.scenario.draw.steps(&self.scenario.ledger, &mut self.rng, &mut drawn);
         Some(drawn)
     }
 
-    fn kind(operation: &Drawn) -> usize {
-        usize::from(operation.writes())
+    fn kind(operation: &Vec<Step>) -> usize {
+        usize::from(writes(operation))
     }
 
-    fn changes(&self, operation: &Drawn) -> bool {
-        operation.writes()
+    fn changes(&self, operation: &Vec<Step>) -> bool {
+        writes(operation)
     }
 
-    async fn attempt(&mut self, operation: &Drawn) -> Attempt {
+    async fn attempt(&mut self, operation: &Vec<Step>) -> Attempt {
         if self.connection.is_none() {
             return Attempt::Failed(crate::Fault::lost("no connection"));
         }
@@ -318,7 +312,7 @@ impl<C: Connector> Client for TransactionsClient<C> {
         attempt
     }
 
-    fn account(&mut self, _: Drawn, outcome: Outcome) {
+    fn account(&mut self, _: Vec<Step>, outcome: Outcome) {
         self.close_tries();
         if outcome == Outcome::Refused {
             self.scenario.ledger.row_missing();
