@@ -264,7 +264,7 @@ impl<C: Connector> Client for ParcelsClient<C> {
     type Operation = Operation;
 
     fn draw(&mut self) -> Option<Operation> {
-        Some(match self.scenario.mix.action(self.rng.random()) {
+        Some(match self.scenario.mix.kind(self.rng.random()) {
             Action::Insert => self.insert(),
             Action::ByHash => self.by_hash(),
             Action::ById => self.by_id(),

@@ -1,7 +1,5 @@
 //! The workload's parameters.
 
-use std::{fmt, str::FromStr};
-
 use acidtest_model::IdleOption;
 use serde::{Deserialize, Serialize};
 
@@ -67,93 +65,29 @@ pub enum Action {
     ById,
 }
 
-const ACTIONS: [(Action, &str); 3] =
-    [(Action::Insert, "insert"), (Action::ByHash, "hash"), (Action::ById, "id")];
-
 /// The shares of the operations in a workload.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Mix {
-    name: String,
-    /// Shares of the actions, in the order of [`ACTIONS`]; they sum to 1.
-    shares: [f64; 3],
-}
+pub type Mix = mix::Mix<Action>;
 
-/// The published mixes, named after the inserts and the reads of their row in table 3, and one for each operation alone.
-/// The study does not say by what it read there: half of these reads are by `SCAN_HASH`, half by `SCAN_ID`.
-const NAMED: [(&str, [u32; 3]); 12] = [
-    ("insert", [1, 0, 0]),
-    ("hash", [0, 1, 0]),
-    ("id", [0, 0, 1]),
-    ("350+5000", [350, 2500, 2500]),
-    ("1400+5250", [1400, 2625, 2625]),
-    ("2100+5500", [2100, 2750, 2750]),
-    ("3150+5750", [3150, 2875, 2875]),
-    ("5250+6000", [5250, 3000, 3000]),
-    ("6300+6500", [6300, 3250, 3250]),
-    ("7350+7000", [7350, 3500, 3500]),
-    ("8400+7500", [8400, 3750, 3750]),
-    ("9450+8000", [9450, 4000, 4000]),
-];
-
-impl Mix {
-    fn named(word: &str) -> Option<Self> {
-        let (name, parts) = NAMED.into_iter().find(|(name, _)| *name == word)?;
-        let all = f64::from(parts.iter().sum::<u32>());
-        Some(Self { name: name.to_owned(), shares: parts.map(|part| f64::from(part) / all) })
-    }
-
-    /// The share of operations that are of this action, 0 to 1.
-    #[must_use]
-    pub fn share(&self, action: Action) -> f64 {
-        self.shares[action as usize]
-    }
-
-    /// Whether the action has any share.
-    #[must_use]
-    pub fn does(&self, action: Action) -> bool {
-        self.share(action) > 0.0
-    }
-
-    /// The action that belongs to `draw`, a random number between 0 and 1.
-    pub(super) fn action(&self, draw: f64) -> Action {
-        ACTIONS[mix::drawn(&self.shares, draw)].0
-    }
-}
-
-impl FromStr for Mix {
-    type Err = String;
-
-    /// Parses a mix's name, or shares such as `insert:7+hash:3`, which need not sum to anything particular.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(mix) = Self::named(text) {
-            return Ok(mix);
-        }
-        let known = NAMED.map(|(name, _)| name);
-        let shares = mix::shares(text, ACTIONS.map(|(_, name)| name), &known, "insert:7+hash:3")?;
-        Ok(Self { name: text.to_owned(), shares })
-    }
-}
-
-impl TryFrom<String> for Mix {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Mix> for String {
-    fn from(mix: Mix) -> Self {
-        mix.name
-    }
-}
-
-impl fmt::Display for Mix {
-    /// For example `mix 350+5000 (7 % insert, 47 % hash, 47 % id)`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        mix::Shown { name: &self.name, shares: &self.shares, names: ACTIONS.map(|(_, name)| name) }.fmt(f)
-    }
+impl mix::Kind for Action {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Insert, "insert"), (Self::ByHash, "hash"), (Self::ById, "id")];
+    /// The published mixes, named after the inserts and the reads of their row in table 3, and one for each operation alone.
+    /// The study does not say by what it read there: half of these reads are by `SCAN_HASH`, half by `SCAN_ID`.
+    const NAMED: &'static [(&'static str, [u32; 3])] = &[
+        ("insert", [1, 0, 0]),
+        ("hash", [0, 1, 0]),
+        ("id", [0, 0, 1]),
+        ("350+5000", [350, 2500, 2500]),
+        ("1400+5250", [1400, 2625, 2625]),
+        ("2100+5500", [2100, 2750, 2750]),
+        ("3150+5750", [3150, 2875, 2875]),
+        ("5250+6000", [5250, 3000, 3000]),
+        ("6300+6500", [6300, 3250, 3250]),
+        ("7350+7000", [7350, 3500, 3500]),
+        ("8400+7500", [8400, 3750, 3750]),
+        ("9450+8000", [9450, 4000, 4000]),
+    ];
+    const EXAMPLE: &'static str = "insert:7+hash:3";
 }
 
 impl Parameters {
@@ -270,10 +204,10 @@ mod tests {
             let error = text.parse::<Mix>().unwrap_err();
             assert!(error.contains(said), "{error}");
         }
-        assert_eq!(published.action(0.0), Action::Insert);
-        assert_eq!(published.action(0.5), Action::ByHash);
-        assert_eq!(published.action(1.0), Action::ById);
-        assert_eq!("hash".parse::<Mix>().unwrap().action(0.0), Action::ByHash);
+        assert_eq!(published.kind(0.0), Action::Insert);
+        assert_eq!(published.kind(0.5), Action::ByHash);
+        assert_eq!(published.kind(1.0), Action::ById);
+        assert_eq!("hash".parse::<Mix>().unwrap().kind(0.0), Action::ByHash);
     }
 
     #[test]

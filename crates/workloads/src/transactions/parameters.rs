@@ -1,7 +1,5 @@
 //! The workload's parameters.
 
-use std::{fmt, str::FromStr};
-
 use acidtest_model::{IdleOption, Isolation};
 use serde::{Deserialize, Serialize};
 
@@ -81,17 +79,11 @@ const FEWEST: u32 = 256;
 const BALANCE: i64 = 100;
 
 /// What operations are about, and the shares of each.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Mix {
-    name: String,
-    /// In the order of [`Kind`]; they sum to 1.
-    shares: [f64; 3],
-}
+pub type Mix = mix::Mix<Kind>;
 
 /// What an operation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Reads a list, or reads it and appends to it.
     Lists,
     /// Reads a register, or reads it and overwrites it.
@@ -100,65 +92,12 @@ pub(super) enum Kind {
     Bank,
 }
 
-const KINDS: [(Kind, &str); 3] =
-    [(Kind::Lists, "lists"), (Kind::Registers, "registers"), (Kind::Bank, "bank")];
-
-const NAMED: [(&str, [f64; 3]); 4] = [
-    ("all", [0.5, 0.3, 0.2]),
-    ("lists", [1.0, 0.0, 0.0]),
-    ("registers", [0.0, 1.0, 0.0]),
-    ("bank", [0.0, 0.0, 1.0]),
-];
-
-impl Mix {
-    fn named(word: &str) -> Option<Self> {
-        let (name, shares) = NAMED.into_iter().find(|(name, _)| *name == word)?;
-        Some(Self { name: name.to_owned(), shares })
-    }
-
-    /// The kind that belongs to `draw`, a random number between 0 and 1.
-    pub(super) fn kind(&self, draw: f64) -> Kind {
-        KINDS[mix::drawn(&self.shares, draw)].0
-    }
-
-    pub(super) fn does(&self, kind: Kind) -> bool {
-        self.shares[kind as usize] > 0.0
-    }
-}
-
-impl FromStr for Mix {
-    type Err = String;
-
-    /// Parses a mix's name, or shares such as `lists:80+bank:20`, which need not sum to anything particular.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(mix) = Self::named(text) {
-            return Ok(mix);
-        }
-        let known = NAMED.map(|(name, _)| name);
-        let shares = mix::shares(text, KINDS.map(|(_, name)| name), &known, "lists:80+bank:20")?;
-        Ok(Self { name: text.to_owned(), shares })
-    }
-}
-
-impl TryFrom<String> for Mix {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Mix> for String {
-    fn from(mix: Mix) -> Self {
-        mix.name
-    }
-}
-
-impl fmt::Display for Mix {
-    /// For example `mix all (50 % lists, 30 % registers, 20 % bank)`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        mix::Shown { name: &self.name, shares: &self.shares, names: KINDS.map(|(_, name)| name) }.fmt(f)
-    }
+impl mix::Kind for Kind {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Lists, "lists"), (Self::Registers, "registers"), (Self::Bank, "bank")];
+    const NAMED: &'static [(&'static str, [u32; 3])] =
+        &[("all", [50, 30, 20]), ("lists", [1, 0, 0]), ("registers", [0, 1, 0]), ("bank", [0, 0, 1])];
+    const EXAMPLE: &'static str = "lists:80+bank:20";
 }
 
 impl Parameters {
