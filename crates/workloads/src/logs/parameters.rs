@@ -245,7 +245,7 @@ impl Parameters {
             ((40..=60_000).contains(&self.entry_bytes), "entry_bytes", "between 40 and 60,000"),
             (
                 // what is around a message, at most, and the gateway's own limit of a body
-                u64::from(*together) * u64::from(self.entry_bytes + 180) <= 2 << 20,
+                u64::from(*together).saturating_mul(u64::from(self.entry_bytes) + 180) <= 2 << 20,
                 "entries_per_request",
                 "so that a request has at most 2 MiB: fewer, or a smaller entry_bytes",
             ),
@@ -406,6 +406,8 @@ mod tests {
         assert!(wrong(Parameters { ramp: Span(Duration::ZERO), ..defaults() }).contains("ramp"));
         let large = Parameters { entries: 1000, entries_per_request: 1000, entry_bytes: 2000, ..defaults() };
         assert!(wrong(large).contains("at most 2 MiB"));
+        let huge = Parameters { entries_per_request: u32::MAX, entry_bytes: u32::MAX, ..defaults() };
+        assert!(wrong(huge).contains("between"));
         for url in [
             "https://a:1/logs",
             "a:1",
