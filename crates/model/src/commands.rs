@@ -42,14 +42,17 @@ impl Commands {
     }
 
     /// The names of the commands that a disruption takes: the one that begins it, and the one that ends it. None for
-    /// what is done to clients.
+    /// what is done to clients, or to a cluster of acidtest's own.
     #[must_use]
     pub fn wanted(disruption: Disruption) -> Option<[&'static str; 2]> {
         match disruption {
             Disruption::Kill { .. } => Some(["kill", "start"]),
             Disruption::Restart => Some(["stop", "start"]),
             Disruption::Pause { .. } => Some(["pause", "resume"]),
-            Disruption::Disconnect | Disruption::Stall { .. } => None,
+            // what it takes several servers for is done to those of acidtest's own
+            Disruption::Lose | Disruption::Cut { .. } | Disruption::Disconnect | Disruption::Stall { .. } => {
+                None
+            }
         }
     }
 

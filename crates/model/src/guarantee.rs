@@ -180,6 +180,100 @@ impl Encryption {
     }
 }
 
+/// The loss of nodes that an acknowledged write survives: a level of the replication ladder, weakest first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Replication {
+    /// There is one node, and no other has its data.
+    #[default]
+    None,
+    /// Replicas follow; an acknowledgement waits for none of them.
+    Async,
+    /// As the store's own semi-synchronous mode promises, its timeout included.
+    Semi,
+    /// An acknowledged write is on more than half of the nodes: it survives the loss of a minority.
+    Quorum,
+    /// An acknowledged write is on every node.
+    All,
+}
+
+impl Replication {
+    /// Every level, weakest first.
+    pub const ALL: [Self; 5] = [Self::None, Self::Async, Self::Semi, Self::Quorum, Self::All];
+
+    /// The word that names the level on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Async => "async",
+            Self::Semi => "semi",
+            Self::Quorum => "quorum",
+            Self::All => "all",
+        }
+    }
+
+    /// The level in plain words, for tables and help.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::None => "one node: what it loses is lost",
+            Self::Async => "an acknowledgement waits for no replica: it may be lost with the leader",
+            Self::Semi => "an acknowledgement waits for a replica until the store's own timeout",
+            Self::Quorum => {
+                "an acknowledged write is on a majority, and survives the loss of a minority if the most advanced replica \
+                 takes over"
+            }
+            Self::All => "an acknowledged write is on every node",
+        }
+    }
+
+    /// Whether it is that of one node: what a plan or a result that says nothing of it means.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+
+    /// Whether an acknowledged write is promised to survive that the leader is lost, and another member promoted by this rule, of
+    /// so many nodes.
+    #[must_use]
+    pub fn survives_promotion(self, by: Promotion, nodes: u32) -> bool {
+        match self {
+            Self::None | Self::Async | Self::Semi => false,
+            // a replica that has confirmed nothing need not have it
+            Self::Quorum => by == Promotion::MostAdvanced || nodes == 2,
+            Self::All => true,
+        }
+    }
+}
+
+/// Which replica an operator makes the leader when the last one is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Promotion {
+    /// The one that has received most of the log.
+    #[default]
+    MostAdvanced,
+    /// The first one by number, whatever it has.
+    First,
+}
+
+impl Promotion {
+    /// Both rules, the safer one first.
+    pub const ALL: [Self; 2] = [Self::MostAdvanced, Self::First];
+
+    /// The word that names the rule on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MostAdvanced => "most-advanced",
+            Self::First => "first",
+        }
+    }
+}
+
 /// A word that names none of the known values, with the words that do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} \"{word}\"{} (known are {})", crate::hint(word, known.iter().copied()), known.join(", "))]
@@ -220,6 +314,8 @@ words!(Lock, "lock mode");
 words!(Durability, "durability level");
 words!(Isolation, "isolation level");
 words!(Encryption, "setting of TLS");
+words!(Replication, "replication level");
+words!(Promotion, "rule of promotion");
 
 /// The durability level that settings amount to, as far as that is known: *unknown* is no level, and below all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -302,6 +398,17 @@ pub struct EffectiveSettings {
     /// The TLS that was agreed on; none for a connection without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<NegotiatedTls>,
+}
+
+/// What the settings of a cluster amount to, read back from its leader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EffectiveReplication {
+    /// The replication level.
+    pub level: Replication,
+    /// Why it is that level: the settings that decide it, by the server's own names.
+    pub because: String,
+    /// How many replicas follow the leader at this moment.
+    pub following: u32,
 }
 
 /// What stands in the version of a server that is another product, between the two.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::{Durability, Isolation, Lock};
+use crate::{Durability, Isolation, Lock, Replication};
 
 /// Whether a store has an ability: how it provides it, or why it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,9 @@ pub struct StoreKind {
     pub refresh: Support,
     /// How a private server of it speaks TLS, or why it does not.
     pub tls: Support,
+    /// The replication levels of private clusters, each with the settings that amount to it; empty where acidtest starts one node of
+    /// it only.
+    pub replication: &'static [(Replication, Support)],
     /// Whether its hard lock is kept in another store, by a lock service.
     pub lock_service: bool,
     /// Whether clients in several processes can use it, or why not.
@@ -165,6 +168,18 @@ impl StoreKind {
     #[must_use]
     pub fn durability(&self, durability: Durability) -> Support {
         find(self.durability, durability)
+    }
+
+    /// How a private cluster of the kind reaches a replication level, or why not.
+    #[must_use]
+    pub fn replication(&self, level: Replication) -> Support {
+        if level == Replication::None {
+            return Support::Yes("one node");
+        }
+        self.replication
+            .iter()
+            .find(|(each, _)| *each == level)
+            .map_or(Support::No("acidtest starts one node of it only"), |(_, support)| *support)
     }
 
     /// How the kind sets an isolation level, or why not.

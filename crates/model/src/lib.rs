@@ -47,7 +47,8 @@ pub use commands::Commands;
 pub use error::{StoreError, no_connection_within, no_tls_within, took_too_long, with_remedy};
 pub use figure::count;
 pub use guarantee::{
-    Durability, EffectiveDurability, EffectiveSettings, Encryption, Isolation, Lock, UnknownWord,
+    Durability, EffectiveDurability, EffectiveReplication, EffectiveSettings, Encryption, Isolation, Lock,
+    Promotion, Replication, UnknownWord,
 };
 pub use kind::{
     CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_NETWORK, NO_REFRESH, NO_SINK, OWN_TLS, StoreKind,

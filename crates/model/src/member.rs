@@ -62,6 +62,12 @@ impl MemberId {
     pub const fn numbered(role: Role, number: u16) -> Self {
         Self { role, number }
     }
+
+    /// Its number among those with the role; none for the only one.
+    #[must_use]
+    pub fn number(self) -> Option<u16> {
+        Some(self.number).filter(|number| *number > 0)
+    }
 }
 
 impl From<Role> for MemberId {
@@ -120,6 +126,8 @@ pub enum Selector {
     Member(MemberId),
     /// The server that leads the others at that moment.
     Leader,
+    /// The server with this number, from 1, among those that do not lead at that moment.
+    Replica(u16),
     /// Fewer than half of the servers, the leader among them.
     Minority,
     /// All servers of the store.
@@ -136,7 +144,7 @@ impl Selector {
     pub fn role(self) -> Role {
         match self {
             Self::Member(member) => member.role,
-            Self::Leader | Self::Minority | Self::All => Role::Server,
+            Self::Leader | Self::Replica(_) | Self::Minority | Self::All => Role::Server,
         }
     }
 
@@ -149,6 +157,10 @@ impl Selector {
             Self::Member(member) => members.iter().copied().filter(|other| *other == member).collect(),
             Self::All => servers().collect(),
             Self::Leader => servers().filter(|server| Some(*server) == leader).collect(),
+            Self::Replica(number) => {
+                let mut replicas = servers().filter(|server| Some(*server) != leader);
+                replicas.nth(usize::from(number).saturating_sub(1)).into_iter().collect()
+            }
             Self::Minority => {
                 let most = servers().count().saturating_sub(1) / 2;
                 let others = servers().filter(|server| Some(*server) != leader);
@@ -170,6 +182,7 @@ impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Member(member) => write!(f, "{member}"),
+            Self::Replica(number) => write!(f, "replica-{number}"),
             word => {
                 f.write_str(Self::WORDS.iter().find(|(_, known)| known == word).map_or("", |(name, _)| name))
             }
@@ -183,6 +196,17 @@ impl FromStr for Selector {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some((_, word)) = Self::WORDS.iter().find(|(name, _)| *name == text) {
             return Ok(*word);
+        }
+        // by other names
+        if text == "primary" {
+            return Ok(Self::Leader);
+        }
+        let replica = ["replica", "standby"].into_iter().find_map(|word| text.strip_prefix(word));
+        if let Some(number) = replica.map(|number| number.strip_prefix('-').unwrap_or(number)) {
+            let parsed = number.parse().ok().filter(|number: &u16| *number > 0 && !text.contains("-0"));
+            return parsed
+                .map(Self::Replica)
+                .ok_or_else(|| format!("\"{number}\" is not a number of a replica: write replica-1"));
         }
         // what a gateway stores in is the server of the store
         if text == "sink" {
@@ -201,13 +225,20 @@ mod tests {
 
     #[test]
     fn members_are_read_as_they_are_written() {
-        for text in ["server", "server-2", "locks", "leader", "minority", "all"] {
+        for text in ["server", "server-2", "locks", "leader", "replica-2", "minority", "all"] {
             assert_eq!(text.parse::<Selector>().unwrap().to_string(), text);
         }
         for text in ["server-0", "server-01", "server-x", "server-", "-1", "router", "clients", "Leader"] {
             assert!(text.parse::<Selector>().is_err(), "{text}");
         }
         assert_eq!("sink".parse::<Selector>(), Ok(Role::Server.into()));
+        assert_eq!("primary".parse::<Selector>(), Ok(Selector::Leader));
+        for text in ["standby2", "standby-2", "replica2"] {
+            assert_eq!(text.parse::<Selector>(), Ok(Selector::Replica(2)), "{text}");
+        }
+        for text in ["replica", "replica-0", "replica-01", "standbyx"] {
+            assert!(text.parse::<Selector>().is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -218,6 +249,8 @@ mod tests {
         let of = |selector: Selector, members: &[MemberId]| selector.of(members, Some(server(4)));
         assert_eq!(of(Selector::Leader, &members), [server(4)]);
         assert_eq!(of(Selector::Minority, &members), [server(1), server(4)]);
+        assert_eq!(of(Selector::Replica(4), &members), [server(5)], "the fourth of those that do not lead");
+        assert_eq!(of(Selector::Replica(5), &members), []);
         assert_eq!(of(Selector::All, &members), five);
         assert_eq!(of(Selector::Member(server(2)), &members), [server(2)]);
         assert_eq!(of(Selector::Member(server(6)), &members), []);

@@ -23,6 +23,15 @@ pub enum Disruption {
         /// The time between the two signals.
         lasting: Duration,
     },
+    /// The whole process tree of the member is killed (SIGKILL), and it never comes back: if it led the others, one of them is
+    /// promoted.
+    Lose,
+    /// Nothing passes any more between the member and the other members, for this long. Clients still reach it; if it led the
+    /// others, one of them is promoted.
+    Cut {
+        /// How long the members are cut off from each other.
+        lasting: Duration,
+    },
     /// All connections of clients are closed in the middle of what they do.
     Disconnect,
     /// One of the processes that drive the clients is stopped (SIGSTOP) and goes on (SIGCONT) after this long.
@@ -33,13 +42,15 @@ pub enum Disruption {
 }
 
 impl Disruption {
-    /// The word for it in a plan: `kill`, `restart`, `pause`, `disconnect` or `stall`.
+    /// The word for it in a plan: `kill`, `restart`, `pause`, `lose`, `cut`, `disconnect` or `stall`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Kill { .. } => "kill",
             Self::Restart => "restart",
             Self::Pause { .. } => "pause",
+            Self::Lose => "lose",
+            Self::Cut { .. } => "cut",
             Self::Disconnect => "disconnect",
             Self::Stall { .. } => "stall",
         }
@@ -60,22 +71,28 @@ impl Disruption {
     /// The same of a disruption of this [name](Self::name).
     #[must_use]
     pub fn is_end(name: &str) -> bool {
-        ["kill", "restart"].contains(&name)
+        ["kill", "restart", "lose"].contains(&name)
     }
 
     /// Whether what the member answered before proves nothing of what it answers afterwards: it may have forgotten what it did not
     /// keep, or another may answer in its place.
     #[must_use]
     pub fn begins_epoch(&self) -> bool {
-        self.ends_processes()
+        self.ends_processes() || self.is_of_cluster()
+    }
+
+    /// Whether it is one that only a deployment of several servers survives: another takes over.
+    #[must_use]
+    pub fn is_of_cluster(&self) -> bool {
+        matches!(self, Self::Lose | Self::Cut { .. })
     }
 
     /// How long it keeps the member away, besides the member's own start; `None` where that is the member's affair.
     fn length(&self) -> Option<Duration> {
         match self {
             Self::Kill { down } => Some(*down).filter(|down| !down.is_zero()),
-            Self::Restart | Self::Disconnect => None,
-            Self::Pause { lasting } | Self::Stall { lasting } => Some(*lasting),
+            Self::Restart | Self::Lose | Self::Disconnect => None,
+            Self::Pause { lasting } | Self::Cut { lasting } | Self::Stall { lasting } => Some(*lasting),
         }
     }
 }
@@ -100,6 +117,14 @@ pub struct Fault {
     pub moment: Moment,
 }
 
+impl Fault {
+    /// Whether another server may take over after it: it is done to one that may lead.
+    #[must_use]
+    pub fn may_promote(&self) -> bool {
+        self.disruption.is_of_cluster() && !matches!(self.target, Selector::Replica(_))
+    }
+}
+
 /// The faults of a cell's trials, such as `kill@3s+pause@5s:2s`; `none` if there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -111,7 +136,8 @@ const MOST: u32 = 1000;
 
 /// What a fault may look like.
 const FORMS: &str = "write kill@3s, kill@3s:500ms (down for so long), kill*5 (five times), kill:locks@3s (the lock \
-                     service), kill:gateway@3s and kill:sink@3s (of logs), restart@5s or pause@4s:2s, or of the clients \
+                     service), kill:gateway@3s and kill:sink@3s (of logs), restart@5s or pause@4s:2s, of clusters \
+                     lose:leader@3s, cut:leader@3s:4s and kill:replica-1@3s, or of the clients \
                      disconnect@3s or stall@3s:2s, several together as kill@3s+pause@6s:1s, or none";
 
 impl Faults {
@@ -131,6 +157,26 @@ impl Faults {
     #[must_use]
     pub fn hit_servers(&self) -> bool {
         self.0.iter().any(|fault| !fault.disruption.hits_clients())
+    }
+
+    /// Whether any of them needs a deployment of several servers: by what is done, or by whom it is done to.
+    #[must_use]
+    pub fn need_several(&self) -> bool {
+        let needs =
+            |fault: &Fault| fault.disruption.is_of_cluster() || fault.target != fault.target.role().into();
+        self.0.iter().any(needs)
+    }
+
+    /// Whether any of them cuts members off from each other.
+    #[must_use]
+    pub fn cut(&self) -> bool {
+        self.0.iter().any(|fault| matches!(fault.disruption, Disruption::Cut { .. }))
+    }
+
+    /// Whether any of them may have another server take over.
+    #[must_use]
+    pub fn promote(&self) -> bool {
+        self.0.iter().any(Fault::may_promote)
     }
 
     /// Whether any of them is done to members with this role.
@@ -271,6 +317,10 @@ fn fault(text: &str) -> Result<Fault, String> {
         ("restart", Some(_)) => return Err("a restart takes as long as the server takes".to_owned()),
         ("pause", Some(lasting)) if !lasting.is_zero() => Disruption::Pause { lasting },
         ("pause", _) => return Err("a pause has an end: say how long it lasts".to_owned()),
+        ("lose", None) => Disruption::Lose,
+        ("lose", Some(_)) => return Err("a member that is lost never comes back".to_owned()),
+        ("cut", Some(lasting)) if !lasting.is_zero() => Disruption::Cut { lasting },
+        ("cut", _) => return Err("a cut has an end: say how long it lasts".to_owned()),
         ("disconnect", None) => Disruption::Disconnect,
         ("disconnect", Some(_)) => {
             return Err("clients that are disconnected connect again at once".to_owned());
@@ -278,7 +328,7 @@ fn fault(text: &str) -> Result<Fault, String> {
         ("stall", Some(lasting)) if !lasting.is_zero() => Disruption::Stall { lasting },
         ("stall", _) => return Err("a stall has an end: say how long it lasts".to_owned()),
         (word, _) => {
-            let known = ["kill", "restart", "pause", "disconnect", "stall"];
+            let known = ["kill", "restart", "pause", "lose", "cut", "disconnect", "stall"];
             return Err(format!("no fault is called \"{word}\"{}", crate::hint(word, known.into_iter())));
         }
     };
@@ -287,6 +337,7 @@ fn fault(text: &str) -> Result<Fault, String> {
             return Err(format!("{word} strikes clients, not \"{target}\""));
         }
         None if disruption.hits_clients() => Role::Clients.into(),
+        None if disruption.is_of_cluster() => Selector::Leader,
         None => Role::Server.into(),
         Some(target) => target.parse()?,
     };
@@ -356,6 +407,10 @@ mod tests {
             "kill:locks*2:1s",
             "kill:server-2@3s",
             "kill:leader@3s",
+            "kill:replica-1@3s",
+            "lose:leader@3s",
+            "cut:leader@3s:4s",
+            "cut:server-2*2:500ms",
             "pause:minority@3s:1s",
             "kill:all@3s",
             "restart@5s",
@@ -386,6 +441,8 @@ mod tests {
             ("pause@3s", "a pause has an end"),
             ("pause@3s:0s", "a pause has an end"),
             ("restart@3s:1s", "takes as long as the server takes"),
+            ("lose:leader@3s:1s", "never comes back"),
+            ("cut:leader@3s", "a cut has an end"),
             ("kill@3s+", "no time"),
             ("kill@2s+pause@2000ms:1s", "another fault strikes the same member"),
             ("", "no time"),
