@@ -12,6 +12,7 @@ use crate::{
     member::{GRACE, Member, SHORT_GRACE},
     port,
     size::ServerSize,
+    user::User,
 };
 
 /// One private server to start as a member of a deployment.
@@ -35,6 +36,9 @@ pub struct MemberSpec<'a> {
     pub arguments: &'a [String],
     /// Whether it is to speak TLS, and nothing else. Its certificates are made when it is, and gone with it.
     pub tls: bool,
+    /// Whether it is a copy of another member, which it follows. It is started by [`Deployment::start_replica`], once
+    /// that one answers.
+    pub replicates: bool,
     /// Passwords for its environment, which are not.
     pub secrets: &'a [(&'static str, Secret)],
 }
@@ -53,6 +57,7 @@ impl<'a> MemberSpec<'a> {
             host: None,
             arguments: &[],
             tls: false,
+            replicates: false,
             secrets: &[],
         }
     }
@@ -63,11 +68,21 @@ impl<'a> MemberSpec<'a> {
 #[derive(Debug)]
 pub struct Deployment {
     members: Vec<Member>,
+    /// The replicas that are still to be started.
+    to_come: Vec<Replica>,
     folder: Folder,
 }
 
+/// A replica that nobody has started yet.
+#[derive(Debug)]
+struct Replica {
+    record: MemberRecord,
+    user: Option<User>,
+    secrets: Vec<(&'static str, Secret)>,
+}
+
 impl Deployment {
-    /// Journals all members before it starts the first one.
+    /// Journals all members before it starts the first one of those that are no replicas.
     pub(crate) fn start(
         root: &Root,
         store: &str,
@@ -88,15 +103,37 @@ impl Deployment {
         let kept = lifetime == Lifetime::Kept;
         let folder = root.create(Journal::new(store, kept, records), user)?;
         // dropped if a member cannot be started: then those before it end, too
-        let mut deployment = Self { members: Vec::new(), folder };
+        let mut deployment = Self { members: Vec::new(), to_come: Vec::new(), folder };
         let place = deployment.folder.place.clone();
         for ((record, user), spec) in place.journal.members.iter().zip(users).zip(specs) {
-            deployment.members.push(Member::start(&place, record, user, spec.secrets)?);
+            if record.replicates {
+                let (record, secrets) = (record.clone(), spec.secrets.to_vec());
+                deployment.to_come.push(Replica { record, user, secrets });
+            } else {
+                deployment.members.push(Member::start(&place, record, user, spec.secrets, None)?);
+            }
         }
         if kept {
             deployment.folder.leave();
         }
         Ok(deployment)
+    }
+
+    /// Makes a replica a copy of the server that it reaches at `leader`, and starts it. Blocks until it is copied, which takes a
+    /// second or more; it does not wait for the replica's first answer. The leader must have given its own. Here, too, the
+    /// server may end with the thread that calls this: see [`Lab::deploy`](crate::Lab::deploy).
+    ///
+    /// # Errors
+    /// The member is no replica or was started before; or it cannot be copied or started: nothing of it runs then, and it is not
+    /// started later.
+    pub fn start_replica(&mut self, id: impl Into<MemberId>, leader: &Address) -> Result<(), LabError> {
+        let id = id.into();
+        let place = self.to_come.iter().position(|replica| replica.record.id == id);
+        let place = place.ok_or(LabError::NotToCome { member: id })?;
+        let Replica { record, user, secrets } = self.to_come.remove(place);
+        let member = Member::start(&self.folder.place, &record, user, &secrets, Some(leader))?;
+        self.members.push(member);
+        Ok(())
     }
 
     /// The folder in which those of all members are.
@@ -168,6 +205,9 @@ fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
     if let (true, Err(why)) = (spec.tls, kind.tls) {
         return Err(LabError::NoTls { why });
     }
+    if spec.replicates {
+        kind.copy_step()?;
+    }
     let (id, store, durability) = (spec.id, spec.store.to_owned(), spec.durability);
     let arguments = spec.arguments.to_vec();
     Ok(MemberRecord {
@@ -180,6 +220,7 @@ fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
         size: spec.size,
         arguments,
         tls: spec.tls,
+        replicates: spec.replicates,
         advertised: spec.advertised.map(|(host, port)| (host.to_owned(), port)),
     })
 }

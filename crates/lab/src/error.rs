@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use acidtest_model::MemberId;
+
 use crate::source::MissingProgram;
 
 /// The reason why a private server or folder could not be started or made, or could not be removed.
@@ -21,6 +23,12 @@ pub enum LabError {
     /// The lab cannot start this one with TLS.
     #[error("no private server with TLS: {why}")]
     NoTls { why: &'static str },
+    /// The lab cannot make replicas of this one.
+    #[error("the lab cannot make replicas of a private {store} server")]
+    NoReplicas { store: &'static str },
+    /// No replica with this name waits for its start.
+    #[error("{member} is no replica of this deployment that is still to be started")]
+    NotToCome { member: MemberId },
     #[error(transparent)]
     MissingProgram(#[from] MissingProgram),
     /// A program is there and cannot be used.

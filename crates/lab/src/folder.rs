@@ -65,9 +65,17 @@ pub(crate) struct MemberRecord {
     pub(crate) arguments: Vec<String>,
     /// Whether it speaks TLS.
     pub(crate) tls: bool,
+    /// Whether it is a copy of another member, which it follows.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) replicates: bool,
     /// The host and the port at which clients reach it, where that is not where it listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) advertised: Option<(String, u16)>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Journal {
@@ -77,6 +85,12 @@ impl Journal {
 
     pub(crate) fn age(&self) -> Duration {
         age(self.created)
+    }
+
+    /// Whether the member is one of several servers that replicate the same data.
+    pub(crate) fn is_in_cluster(&self, member: &MemberRecord) -> bool {
+        let is_beside = |other: &MemberRecord| other.id.role == member.id.role && other.store == member.store;
+        self.members.iter().any(|other| other.replicates && is_beside(other))
     }
 }
 
@@ -347,6 +361,13 @@ fn furnish(path: &Path, journal: &Journal, user: Option<User>) -> Result<(), Lab
     if journal.members.is_empty() { furnish_home(path, user) } else { Ok(()) }
 }
 
+/// Empties the home of a server that does not run.
+pub(crate) fn refurnish_home(folder: &Path, user: Option<User>) -> Result<(), LabError> {
+    let home = home_of(folder);
+    remove(&home).map_err(LabError::at("removing", &home))?;
+    furnish_home(folder, user)
+}
+
 fn furnish_home(folder: &Path, user: Option<User>) -> Result<(), LabError> {
     let home = home_of(folder);
     fs::DirBuilder::new().mode(0o700).create(&home).map_err(LabError::at("making", &home))?;
@@ -471,6 +492,7 @@ mod tests {
             size: ServerSize::default(),
             arguments: Vec::new(),
             tls: false,
+            replicates: false,
             advertised: None,
         };
         Journal::new("redis", false, vec![member(Role::Server), member(Role::Locks)])

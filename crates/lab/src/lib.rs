@@ -16,6 +16,7 @@ mod installed;
 mod invocation;
 mod kinds;
 mod launch;
+mod links;
 mod member;
 mod note;
 mod port;
@@ -40,6 +41,7 @@ pub use crate::{
     error::LabError,
     folder::Folder,
     installed::Installation,
+    links::Links,
     member::Member,
     note::{NamespaceEntry, Note, run_of},
     port::free_port,
@@ -99,7 +101,7 @@ impl Lab {
 
     /// Prepares and starts private servers that belong together, one after the other, in one folder that is named
     /// after `store`. It does not wait for a server's first answer: a caller that does so calls [`Member::check`]
-    /// meanwhile.
+    /// meanwhile. Replicas come after that, each by [`Deployment::start_replica`].
     ///
     /// Call it from a thread that lives as long as the servers are needed, best the main one: a server of
     /// [`Lifetime::Run`] is stopped by the kernel when the *thread* that started it ends.

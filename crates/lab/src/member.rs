@@ -13,7 +13,7 @@ use acidtest_model::{Address, MemberId, Secret};
 use crate::{
     certificates::ServerFiles,
     error::LabError,
-    folder::{MemberRecord, PrivateFolder, home_of},
+    folder::{MemberRecord, PrivateFolder, home_of, refurnish_home},
     kinds::{self, Kind, Site},
     launch::{Launcher, describe, log_tail},
     process::Tree,
@@ -48,12 +48,13 @@ pub struct Member {
 }
 
 impl Member {
-    /// Prepares and starts the server that is journaled so.
+    /// Prepares and starts the server that is journaled so, empty or as a copy of that leader.
     pub(crate) fn start(
         place: &PrivateFolder,
         record: &MemberRecord,
         user: Option<User>,
         secrets: &[(&'static str, Secret)],
+        leader: Option<&Address>,
     ) -> Result<Self, LabError> {
         let (place, record) = (place.clone(), record.clone());
         let folder = place.member(&record);
@@ -61,7 +62,7 @@ impl Member {
         if let Some(files) = &running.site.tls {
             files.make(user)?;
         }
-        running.init(user, secrets)?;
+        running.prepare(user, secrets, leader)?;
         let (child, bound) = (running.spawn(user, secrets)?, running.bound());
         let address = running.address();
         let mut member = Self { place, record, folder, bound, address, secrets: secrets.to_vec(), child };
@@ -182,6 +183,26 @@ impl Member {
         self.await_exec()
     }
 
+    /// Makes the server a new copy of the one that it reaches at `leader`, and starts it: for a replica that can no longer follow,
+    /// or a leader of former times. If it still runs, it is killed; its data are gone. Blocks until it is copied, which takes a
+    /// second or more. As after a [`restart`](Self::restart), the server may end with the thread that calls this.
+    ///
+    /// # Errors
+    /// It cannot be copied or started; it can be copied anew then.
+    pub fn copy_anew(&mut self, leader: &Address) -> Result<(), LabError> {
+        let kind = kinds::find_member(&self.record.store)?;
+        kind.copy_step()?;
+        self.kill()?;
+        self.sweep();
+        let user = kind.user()?;
+        refurnish_home(&self.folder, user)?;
+        let running = self.running()?;
+        running.prepare(user, &self.secrets, Some(leader))?;
+        let child = running.spawn(user, &self.secrets)?;
+        self.child = child;
+        self.await_exec()
+    }
+
     /// Stops every process of the server where it is (SIGSTOP), until it is told to [`resume`](Self::resume).
     pub fn pause(&mut self) -> Result<(), LabError> {
         let running = self.running()?;
@@ -263,7 +284,8 @@ impl<'a> Running<'a> {
         let MemberRecord { program, binary, port, durability, size, arguments, .. } = record.clone();
         let (home, tls) = (home_of(&folder), record.tls.then(|| ServerFiles::of(&folder)));
         let (user, advertised) = (kind.user()?, record.advertised.clone());
-        let site = Site { program, binary, home, port, durability, size, arguments, tls, user };
+        let in_cluster = place.journal.is_in_cluster(record).then_some(record.id);
+        let site = Site { in_cluster, program, binary, home, port, durability, size, arguments, tls, user };
         Ok(Self { place, folder, kind, site, advertised })
     }
 
@@ -308,8 +330,18 @@ impl<'a> Running<'a> {
         self.tree().kill().map_err(|pids| self.undead(pids))
     }
 
-    fn init(&self, user: Option<User>, secrets: &[(&'static str, Secret)]) -> Result<(), LabError> {
-        let Some(step) = (self.kind.init)(&self.site)? else { return Ok(()) };
+    /// Prepares an empty home: for an empty server, or for a copy of the one that it reaches at `leader`.
+    fn prepare(
+        &self,
+        user: Option<User>,
+        secrets: &[(&'static str, Secret)],
+        leader: Option<&Address>,
+    ) -> Result<(), LabError> {
+        let step = match leader {
+            None => (self.kind.init)(&self.site)?,
+            Some(leader) => Some(self.kind.copy_step()?(&self.site, leader)?),
+        };
+        let Some(step) = step else { return Ok(()) };
         let step = step.secrets(secrets);
         let status = self.launcher(user).run(&step);
         // kills whatever the preparation has left running: from here on the folder is the server's, or is removed

@@ -27,6 +27,7 @@ pub(super) static KIND: Kind = Kind {
     tls: Ok(()),
     init,
     run,
+    copy: None,
     sweep: None,
     damaged: &["Invalid log header checksum", "Unable to apply log to corrupted page"],
 };

@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_model::{Address, Durability};
+use acidtest_model::{Address, Durability, MemberId};
 use rustix::process::geteuid;
 
 use crate::{
@@ -75,6 +75,9 @@ pub(crate) struct Kind {
     pub(crate) init: fn(&Site) -> Result<Option<Invocation>, LabError>,
     /// The command that runs the server, in the foreground.
     pub(crate) run: fn(&Site) -> Invocation,
+    /// The program that fills an empty home with a copy of the server at an address, which follows that server once it is
+    /// started; none where the lab cannot make replicas.
+    pub(crate) copy: Option<CopyStep>,
     /// The command that frees what a killed server leaves in the kernel, outside its folder; none for a server that
     /// leaves nothing.
     pub(crate) sweep: Option<fn(&Site) -> Option<Invocation>>,
@@ -82,6 +85,9 @@ pub(crate) struct Kind {
     /// its files were damaged by hand, on the version of this machine's package.
     pub(crate) damaged: &'static [&'static str],
 }
+
+/// Prepares a home as a copy of the server at an address.
+pub(crate) type CopyStep = fn(&Site, &Address) -> Result<Invocation, LabError>;
 
 /// How to treat a server that its makers start by a script.
 pub(crate) struct Script {
@@ -105,6 +111,11 @@ impl Kind {
     /// The user that it runs as; none for ourselves.
     pub(crate) fn user(&self) -> Result<Option<User>, LabError> {
         if self.is_host() { Ok(None) } else { User::for_servers() }
+    }
+
+    /// How to make a copy of a server; the error is for a kind whose replicas the lab cannot make.
+    pub(crate) fn copy_step(&self) -> Result<CopyStep, LabError> {
+        self.copy.ok_or(LabError::NoReplicas { store: self.store })
     }
 
     /// The signal by which the kernel ends a server whose bench is gone. While they start, some servers hear no other
@@ -134,6 +145,7 @@ const fn ours(
         tls: Err("acidtest starts it without TLS"),
         init,
         run,
+        copy: None,
         sweep: None,
         damaged: &[],
     }
@@ -155,6 +167,9 @@ pub(crate) fn unknown(store: &str) -> LabError {
 
 /// The place and settings that a kind's functions prepare and start a server with.
 pub(crate) struct Site {
+    /// The name by which the other servers of a cluster know it; none for a server that nobody follows, and that follows
+    /// nobody.
+    pub(crate) in_cluster: Option<MemberId>,
     /// The server's program, under the name that it is called by.
     pub(crate) program: PathBuf,
     /// The same program as the kernel names it, with every link resolved.

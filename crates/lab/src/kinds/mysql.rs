@@ -24,6 +24,7 @@ pub(super) static KIND: Kind = Kind {
     tls: Ok(()),
     init,
     run,
+    copy: None,
     sweep: None,
     damaged: &[
         "Invalid redo log header checksum",

@@ -25,6 +25,7 @@ pub(super) static KIND: Kind = Kind {
     tls: Ok(()),
     init: no_init,
     run,
+    copy: None,
     sweep: None,
     damaged: &[],
 };

@@ -15,6 +15,25 @@ use crate::{
 
 const SOURCE: Source = Source::Package("postgresql");
 
+/// The superuser.
+const USER: &str = "acidtest";
+
+/// What a server needs besides where others follow it, or it follows another. All have the same, as each may come to lead.
+/// What changes then, `synchronous_standby_names` and `primary_conninfo`, is not here: a command line could not be overruled.
+const IN_CLUSTER: [&str; 7] = [
+    "hot_standby=on",
+    // six replicas, and two for each that is just being copied
+    "max_wal_senders=20",
+    // what a replica has not had that was cut off for some seconds
+    "wal_keep_size=512MB",
+    // by default a replica tries to reach its leader again after 5 s, which a trial would not live to see
+    "wal_retrieve_retry_interval=100ms",
+    "wal_receiver_status_interval=1s",
+    // by default a minute: so long either would take a link that is cut for one with nothing to say
+    "wal_sender_timeout=5s",
+    "wal_receiver_timeout=5s",
+];
+
 pub(super) static KIND: Kind = Kind {
     store: "postgres",
     program: "postgres",
@@ -24,10 +43,11 @@ pub(super) static KIND: Kind = Kind {
     places,
     // SIGTERM would wait for the clients to disconnect
     stop: Stop::Interrupt,
-    address: |port| Address::loopback("postgres", Some("acidtest"), port, "postgres"),
+    address: |port| Address::loopback("postgres", Some(USER), port, "postgres"),
     tls: Ok(()),
     init,
     run,
+    copy: Some(copy),
     sweep: Some(sweep),
     damaged: &[
         "could not locate a valid checkpoint record",
@@ -48,13 +68,50 @@ fn places() -> Vec<PathBuf> {
 }
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
-    if let Some(tls) = &site.tls {
-        // instead of that of initdb, which lets connections in without TLS, too
-        write(&hba(tls), 0o644, "hostssl all all 127.0.0.1/32 trust\n", site.user)?;
-    }
+    write_hba(site)?;
     let initdb = search::companion(&site.binary, "initdb", SOURCE)?;
-    let settings = ["-U", "acidtest", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
+    let settings = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
     Ok(Some(Invocation::new(&initdb).arg("-D").arg(&site.home).args(settings)))
+}
+
+/// A copy of the leader, which says to the copy where the leader is, and by what name it is to follow: the one by which the
+/// leader's `synchronous_standby_names` knows it.
+fn copy(site: &Site, leader: &Address) -> Result<Invocation, LabError> {
+    write_hba(site)?;
+    let tool = search::companion(&site.binary, "pg_basebackup", SOURCE)?;
+    let user = leader.user.as_deref().unwrap_or(USER);
+    let sslmode = if leader.tls.is_some() { "require" } else { "disable" };
+    let mut reached = vec![
+        format!("host={}", quoted(&leader.host)),
+        format!("user={}", quoted(user)),
+        format!("sslmode={sslmode}"),
+        // a leader whom a cut keeps from answering is connected all the same
+        format!("connect_timeout={}", leader.connect_timeout.as_secs().max(1)),
+    ];
+    reached.extend(leader.port.map(|port| format!("port={port}")));
+    reached.extend(site.in_cluster.map(|name| format!("application_name={name}")));
+    let settings = ["-R", "-X", "stream", "-c", "fast", "--no-sync"];
+    Ok(Invocation::new(&tool).arg("-D").arg(&site.home).arg("-d").arg(reached.join(" ")).args(settings))
+}
+
+/// A value in a connection string.
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'"))
+}
+
+/// Writes who may connect with TLS, instead of the file of initdb, which lets connections in without, too.
+fn write_hba(site: &Site) -> Result<(), LabError> {
+    let Some(tls) = &site.tls else { return Ok(()) };
+    let file = hba(tls);
+    // a server that is copied anew has one
+    if file.exists() {
+        return Ok(());
+    }
+    let mut lines = "hostssl all all 127.0.0.1/32 trust\n".to_owned();
+    if site.in_cluster.is_some() {
+        lines.push_str("hostssl replication all 127.0.0.1/32 trust\n");
+    }
+    write(&file, 0o644, &lines, site.user)
 }
 
 fn hba(tls: &ServerFiles) -> PathBuf {
@@ -68,7 +125,7 @@ fn run(site: &Site) -> Invocation {
         Durability::Process => ("off", "on"),
         Durability::Disk => ("on", "on"),
     };
-    let settings = [
+    let mut settings = vec![
         "listen_addresses=127.0.0.1".to_owned(),
         format!("port={}", site.port),
         // no socket file: its path may not be longer than 107 bytes, and nobody would use it
@@ -78,6 +135,10 @@ fn run(site: &Site) -> Invocation {
         format!("fsync={fsync}"),
         format!("synchronous_commit={synchronous_commit}"),
     ];
+    if let Some(name) = site.in_cluster {
+        settings.extend(IN_CLUSTER.map(str::to_owned));
+        settings.push(format!("cluster_name={name}"));
+    }
     let command = Invocation::new(&site.program).arg("-D").arg(&site.home);
     let command = match &site.tls {
         None => command,

@@ -38,6 +38,7 @@ pub(super) static KIND: Kind = Kind {
     tls: Ok(()),
     init,
     run,
+    copy: None,
     sweep: None,
     damaged: &[],
 };

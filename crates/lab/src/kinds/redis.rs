@@ -23,6 +23,7 @@ pub(super) static KIND: Kind = Kind {
     tls: Ok(()),
     init: no_init,
     run,
+    copy: None,
     sweep: None,
     damaged: &[
         "Bad file format reading the append only file",

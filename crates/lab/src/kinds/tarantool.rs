@@ -25,6 +25,7 @@ pub(super) static KIND: Kind = Kind {
     tls: Err("only Tarantool Enterprise speaks TLS; the open server and its clients do not"),
     init,
     run,
+    copy: None,
     sweep: None,
     damaged: &["XlogError"],
 };

@@ -17,10 +17,10 @@ use acidtest_testbed::wanted;
 use tempfile::{NamedTempFile, TempDir};
 
 /// The variable that names the lab's folder to this test binary when it is started again as another process.
-const HELPER: &str = "LAB_TEST_FOLDER";
+pub(crate) const HELPER: &str = "LAB_TEST_FOLDER";
 
 /// A lab of the test's own, in a folder that the servers' user may pass through.
-fn lab() -> (TempDir, Lab) {
+pub(crate) fn lab() -> (TempDir, Lab) {
     let folder = tempfile::Builder::new().prefix("lab-").permissions(mode(0o711)).tempdir().unwrap();
     let lab = Lab::at(folder.path()).unwrap();
     (folder, lab)
@@ -65,7 +65,7 @@ fn mode(bits: u32) -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(bits)
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < Duration::from_mins(1), "timed out: {what}");
@@ -86,13 +86,13 @@ fn await_answer(server: &mut Member) {
 }
 
 /// Whether a process exists and does not merely wait to be reaped.
-fn lives(pid: u32) -> bool {
+pub(crate) fn lives(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// Every living process that works in the folder or has its path in the environment or arguments, whatever binary it
 /// runs.
-fn processes_of(folder: &Path) -> Vec<u32> {
+pub(crate) fn processes_of(folder: &Path) -> Vec<u32> {
     let name = folder.to_str().unwrap();
     numbers()
         .filter(|pid| {
@@ -296,12 +296,12 @@ fn a_dropped_server_leaves_nothing_in_the_kernel_either() {
 }
 
 /// The shared memory of a PostgreSQL server, as the seventh line of its lock file names it.
-fn segment_of(folder: &Path) -> Option<String> {
+pub(crate) fn segment_of(folder: &Path) -> Option<String> {
     let text = fs::read_to_string(folder.join("data/postmaster.pid")).ok()?;
     Some(text.lines().nth(6)?.split_whitespace().nth(1)?.to_owned())
 }
 
-fn shared_memory() -> Vec<String> {
+pub(crate) fn shared_memory() -> Vec<String> {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap();
     table.lines().filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect()
 }
@@ -414,8 +414,11 @@ fn a_deployment_starts_as_a_whole_or_not_at_all() {
     for (program, does) in [("postgres", "/bin/sleep"), ("initdb", "/bin/false")] {
         fs::copy(does, kit.path().join(program)).unwrap();
     }
-    let said =
-        again("role_pair").env(HELPER, root.path()).env("ACIDTEST_POSTGRES", kit.path()).output().unwrap();
+    let said = again("servers::role_pair")
+        .env(HELPER, root.path())
+        .env("ACIDTEST_POSTGRES", kit.path())
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&said.stdout);
     assert!(said.contains("preparing the data of a private postgres server failed"), "{said}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
@@ -496,7 +499,7 @@ fn what_was_paused_when_its_bench_was_killed_is_cleared_away() {
         return;
     }
     let (root, lab) = lab();
-    let mut bench = bench(root.path(), "role_pauser");
+    let mut bench = bench(root.path(), "servers::role_pauser");
     let entry = lab.list().unwrap().remove(0);
     let segment = segment_of(&entry.folder.join(Role::Server.name()));
     bench.kill().unwrap();
@@ -591,14 +594,14 @@ fn an_embedded_folder_goes_with_its_value() {
 }
 
 /// This program again, with nothing but one of its roles.
-fn again(role: &str) -> Command {
+pub(crate) fn again(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", &format!("servers::{role}"), "--ignored", "--nocapture"]);
+    command.args(["--exact", role, "--ignored", "--nocapture"]);
     command
 }
 
 /// Starts this test binary again as a bench: one that says `ready`, then lives until it is killed.
-fn bench(root: &Path, role: &str) -> Child {
+pub(crate) fn bench(root: &Path, role: &str) -> Child {
     let mut child = again(role)
         .arg("--test-threads=1")
         .env(HELPER, root)
@@ -611,7 +614,7 @@ fn bench(root: &Path, role: &str) -> Child {
     child
 }
 
-fn ready() -> ! {
+pub(crate) fn ready() -> ! {
     println!("ready");
     loop {
         thread::sleep(Duration::from_mins(1));
@@ -648,7 +651,7 @@ fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
         return;
     }
     let (root, lab) = lab();
-    let mut bench = bench(root.path(), "role_bench");
+    let mut bench = bench(root.path(), "servers::role_bench");
     let server = lab.list().unwrap().into_iter().find(|entry| entry.store == "redis").unwrap();
     let pid = server.members[0].pid.unwrap();
     assert_eq!(server.holder, Holder::Bench { pid: bench.id(), alive: true });
@@ -737,7 +740,7 @@ struct Starter {
 impl Starter {
     fn of(store: &str, lifetime: Lifetime, root: &Path, environment: &[(&str, &Path)]) -> Self {
         let said = NamedTempFile::new().unwrap();
-        let bench = again("role_starter")
+        let bench = again("servers::role_starter")
             .env(HELPER, format!("{store}:{lifetime:?}:{}", root.display()))
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
@@ -995,7 +998,7 @@ fn a_kept_server_outlives_its_starter_until_down() {
         return;
     }
     let (root, lab) = lab();
-    let mut keeper = bench(root.path(), "role_keeper");
+    let mut keeper = bench(root.path(), "servers::role_keeper");
     keeper.kill().unwrap();
     keeper.wait().unwrap();
     thread::sleep(Duration::from_millis(300));
@@ -1025,7 +1028,8 @@ fn a_kept_server_outlives_its_starter_until_down() {
 
 /// The result of [`Lab::locate`] for a store in a process with another environment.
 fn located_with(store: &str, environment: &[(&str, &str)]) -> String {
-    let output = again("role_locator").env(HELPER, store).envs(environment.iter().copied()).output().unwrap();
+    let output =
+        again("servers::role_locator").env(HELPER, store).envs(environment.iter().copied()).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
