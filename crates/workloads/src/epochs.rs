@@ -71,19 +71,48 @@ impl Epoch {
     }
 }
 
+/// When damage was seen, which decides what it proves: the first most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Seen {
+    /// All that is known of it, and the operation itself, was within one epoch of the server: no crash explains it.
+    WithinEpoch,
+    /// Within an epoch, of what was acknowledged in an earlier one.
+    Across,
+    /// By an operation that a boundary overlaps. Where two servers led meanwhile, either of them may have answered.
+    Between,
+}
+
+impl Seen {
+    /// By an operation that began in the one epoch and ended `now`; `is_known_now` is whether all that is known is of the epoch
+    /// that there is now.
+    pub(crate) fn of(begun: Epoch, now: Epoch, is_known_now: bool) -> Self {
+        match (begun.lasts(now), is_known_now) {
+            (false, _) => Self::Between,
+            (true, true) => Self::WithinEpoch,
+            (true, false) => Self::Across,
+        }
+    }
+}
+
 /// Damage of one kind, counted as it is seen.
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
     all: AtomicU64,
     within_epoch: AtomicU64,
+    between: AtomicU64,
 }
 
+/// How much damage was seen in all, within one epoch of the server, and by operations that a boundary overlaps.
+pub(crate) type Counts = [u64; 3];
+
 impl Damage {
-    pub(crate) fn add(&self, is_within_epoch: bool) {
+    pub(crate) fn add(&self, seen: Seen) {
         self.all.fetch_add(1, Relaxed);
-        if is_within_epoch {
-            self.within_epoch.fetch_add(1, Relaxed);
-        }
+        match seen {
+            Seen::WithinEpoch => self.within_epoch.fetch_add(1, Relaxed),
+            Seen::Between => self.between.fetch_add(1, Relaxed),
+            Seen::Across => 0,
+        };
     }
 
     pub(crate) fn all(&self) -> u64 {
@@ -95,15 +124,23 @@ impl Damage {
         self.within_epoch.load(Relaxed)
     }
 
-    /// Both counts, to be written.
-    pub(crate) fn counts(&self) -> [u64; 2] {
-        [self.all(), self.within_epoch()]
+    /// What was seen by operations that a boundary overlaps.
+    pub(crate) fn between(&self) -> u64 {
+        self.between.load(Relaxed)
     }
 
-    /// Adds what another process has counted; `knows_boundaries` is whether it was told of each crash in time.
-    pub(crate) fn merge(&self, [all, within_epoch]: [u64; 2], knows_boundaries: bool) {
+    /// All counts, to be written.
+    pub(crate) fn counts(&self) -> Counts {
+        [self.all(), self.within_epoch(), self.between()]
+    }
+
+    /// Adds what another process has counted; `knows_boundaries` is whether it was told of each crash in time. If not, a boundary
+    /// may overlap any of its operations.
+    pub(crate) fn merge(&self, [all, within_epoch, between]: Counts, knows_boundaries: bool) {
+        let (within_epoch, between) = if knows_boundaries { (within_epoch, between) } else { (0, all) };
         self.all.fetch_add(all, Relaxed);
-        self.within_epoch.fetch_add(if knows_boundaries { within_epoch } else { 0 }, Relaxed);
+        self.within_epoch.fetch_add(within_epoch, Relaxed);
+        self.between.fetch_add(between, Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Connector, JoinAnswer, Operations, TableOrder};
 use crate::{
-    epochs::{Boundary, Damage, Epoch, Epochs},
+    epochs::{Boundary, Damage, Epoch, Epochs, Seen},
     shared_count::SharedCount,
     trial::{TrialLedger, WrittenLedger, read_ledger, written_ledger},
 };
@@ -105,7 +105,8 @@ impl<C: Connector> Client for JoinClient<C> {
             found.acknowledged.add_one(self.index);
             if !self.joined.is(expected) {
                 // rows were loaded in the first epoch, and a crash may have lost them since
-                found.wrong.add(found.epochs.now() == Epoch::FIRST);
+                let is_first = found.epochs.now() == Epoch::FIRST;
+                found.wrong.add(if is_first { Seen::WithinEpoch } else { Seen::Across });
             }
         }
     }

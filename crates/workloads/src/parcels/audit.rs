@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Audit, AuditResult, Finding, ReusableData, Verdict,
+    epochs::Counts,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
     moments::oldest_lost,
 };
@@ -227,11 +228,11 @@ pub(super) fn audit(ledger: &Ledger, state: Result<Final, StoreError>, leaves: b
         }
         Err(error) => doubt = Some(error.to_string()),
     }
-    let [early, early_within_epoch] = proved.early;
+    let [early, early_within_epoch, _] = proved.early;
     // what is gone and has another scan in its place may have been lost before that came
     let gone = if found.lost == 0 && found.overwritten > 0 { "overwritten" } else { "lost" };
-    let seen = |name: &str, [count, within_epoch]: [u64; 2], guarantee| {
-        Finding::new(name, count, "reads", guarantee).within_epoch(within_epoch)
+    let seen = |name: &str, [count, within_epoch, between]: Counts, guarantee| {
+        Finding::new(name, count, "reads", guarantee).within_epoch(within_epoch).between(between)
     };
     let findings = vec![
         Finding::new("lost", found.lost, "scans", DURABILITY),

@@ -13,6 +13,7 @@ use super::{
     scan::{Parcel, Scan, ScanNumber, StoredScan},
     stream::Ids,
 };
+use crate::epochs::Epoch;
 
 /// Names of the operations, in the order of their kinds.
 pub const OPERATIONS: &[&str] = &["insert", "hash", "id"];
@@ -75,6 +76,8 @@ struct ParcelsClient<C: Connector> {
     found: Found,
     /// An empty list, whose memory is reused.
     spare: Vec<Scan>,
+    /// The epoch of the server when the operation was drawn.
+    begun: Epoch,
 }
 
 impl<C: Connector> ParcelsClient<C> {
@@ -88,6 +91,7 @@ impl<C: Connector> ParcelsClient<C> {
             connection: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             held_over: Vec::new(),
+            begun: Epoch::FIRST,
             in_batch: HashSet::new(),
             inserted: Inserted::default(),
             found: Found::default(),
@@ -199,7 +203,7 @@ impl<C: Connector> ParcelsClient<C> {
             };
             ledger.ended(scan, how);
             if how == InsertState::Refused {
-                ledger.refused(scan);
+                ledger.refused(scan, self.begun);
             }
         }
     }
@@ -207,7 +211,7 @@ impl<C: Connector> ParcelsClient<C> {
     /// Checks the scans of a parcel that were read, after the clock has stopped.
     fn look_at_parcel(&self, parcel: &Parcel, taken: u8) {
         let Scenario { ledger, ids, .. } = &self.scenario;
-        let is_first_epoch = ledger.is_first_epoch();
+        let seen = ledger.seen(self.begun);
         let mut numbers = [None; 16];
         let mut counts = 0;
         for stored in self.found.each() {
@@ -220,7 +224,7 @@ impl<C: Connector> ParcelsClient<C> {
                 is_whole && ledger.may_be(number, id, count, *ids)
             });
             if !is_right || is_again {
-                ledger.misread(is_first_epoch);
+                ledger.misread(seen);
                 continue;
             }
             if let Some(free) = numbers.iter_mut().find(|number| number.is_none()) {
@@ -229,7 +233,7 @@ impl<C: Connector> ParcelsClient<C> {
             counts |= count_bit(stored.count.unwrap_or_default());
         }
         if counts & taken != taken {
-            ledger.missing(is_first_epoch);
+            ledger.missing(seen);
         }
     }
 
@@ -237,15 +241,15 @@ impl<C: Connector> ParcelsClient<C> {
     fn look_at_scan(&self, expected: Option<&StoredScan>) {
         let ledger = &self.scenario.ledger;
         let Some(expected) = expected else { return };
-        let is_first_epoch = ledger.is_first_epoch();
+        let seen = ledger.seen(self.begun);
         match self.found.each() {
-            [] => ledger.missing(is_first_epoch),
+            [] => ledger.missing(seen),
             [found] if found == expected => {}
             // where ids are made of parcel and count, both scans were given these
             [found] if self.scenario.ids == Ids::Made && self.is_in_its_place(found, expected) => {
-                ledger.replaced(is_first_epoch);
+                ledger.replaced(seen);
             }
-            _ => ledger.misread(is_first_epoch),
+            _ => ledger.misread(seen),
         }
     }
 
@@ -264,6 +268,7 @@ impl<C: Connector> Client for ParcelsClient<C> {
     type Operation = Operation;
 
     fn draw(&mut self) -> Option<Operation> {
+        self.begun = self.scenario.ledger.epoch();
         Some(match self.scenario.mix.kind(self.rng.random()) {
             Action::Insert => self.insert(),
             Action::ByHash => self.by_hash(),
@@ -319,7 +324,7 @@ impl<C: Connector> Client for ParcelsClient<C> {
                 self.look_at_scan(expected.as_ref());
             }
             // there is none of this id
-            (Operation::ById(_, Some(_)), Outcome::Refused) => ledger.missing(ledger.is_first_epoch()),
+            (Operation::ById(_, Some(_)), Outcome::Refused) => ledger.missing(ledger.seen(self.begun)),
             // its statement may still run
             (_, Outcome::Unknown) => ledger.doubtful(),
             (_, Outcome::Refused | Outcome::Conflict | Outcome::Failed) => {}

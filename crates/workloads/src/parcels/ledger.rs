@@ -14,7 +14,7 @@ use super::{
     stream::{Ids, Loading, Stream},
 };
 use crate::{
-    epochs::{Boundary, Damage, Epoch, Epochs},
+    epochs::{self, Boundary, Damage, Epoch, Epochs, Seen},
     moments::Moments,
     pieces::Pieces,
     shared_count::SharedCount,
@@ -172,7 +172,7 @@ struct Written {
     eighths: Vec<(u64, u64)>,
     acknowledged: u64,
     unknown: u64,
-    damage: [[u64; 2]; 4],
+    damage: [epochs::Counts; 4],
 }
 
 /// The counts that the ledger proves without the final state.
@@ -182,11 +182,10 @@ pub(super) struct ProvedCounts {
     pub(super) acknowledged: u64,
     /// Unanswered operations of every kind.
     pub(super) unknown: u64,
-    /// Each with what was seen of it within one epoch of the server.
-    pub(super) missing: [u64; 2],
-    pub(super) misread: [u64; 2],
-    pub(super) replaced: [u64; 2],
-    pub(super) early: [u64; 2],
+    pub(super) missing: epochs::Counts,
+    pub(super) misread: epochs::Counts,
+    pub(super) replaced: epochs::Counts,
+    pub(super) early: epochs::Counts,
 }
 
 impl Ledger {
@@ -316,23 +315,23 @@ impl Ledger {
     }
 
     /// Counts reads that did not find what must be there.
-    pub(super) fn missing(&self, is_within_epoch: bool) {
-        self.counts.missing.add(is_within_epoch);
+    pub(super) fn missing(&self, seen: Seen) {
+        self.counts.missing.add(seen);
     }
 
     /// Counts reads that found what is not so.
-    pub(super) fn misread(&self, is_within_epoch: bool) {
-        self.counts.misread.add(is_within_epoch);
+    pub(super) fn misread(&self, seen: Seen) {
+        self.counts.misread.add(seen);
     }
 
     /// Counts reads that found another scan in the place of the one that was acknowledged with its id and count.
-    pub(super) fn replaced(&self, is_within_epoch: bool) {
-        self.counts.replaced.add(is_within_epoch);
+    pub(super) fn replaced(&self, seen: Seen) {
+        self.counts.replaced.add(seen);
     }
 
     /// Notes that a scan was refused. That was too early if its parcel could not have seven others yet: fewer of them have
     /// been sent by now, and are not proved to have had no effect. Of several processes none knows what all have sent.
-    pub(super) fn refused(&self, scan: &Scan) {
+    pub(super) fn refused(&self, scan: &Scan, begun: Epoch) {
         if self.part.of > 1 {
             return;
         }
@@ -345,7 +344,7 @@ impl Ledger {
         let regular = self.stream().of_parcel(scan.parcel()).map(ScanNumber::Regular);
         let others = regular.chain([ScanNumber::Eighth(scan.parcel())]).filter(may_be_there).count();
         if others < usize::from(MOST) {
-            self.counts.early.add(self.is_first_epoch());
+            self.counts.early.add(self.seen(begun));
         }
     }
 
@@ -366,10 +365,16 @@ impl Ledger {
         }
     }
 
-    /// Whether all that was acknowledged until now was so within one epoch of the server, which goes on: it is the
-    /// first one.
-    pub(super) fn is_first_epoch(&self) -> bool {
-        Epoch::FIRST.lasts(self.epochs.now())
+    /// The epoch of the server at this moment.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.epochs.now()
+    }
+
+    /// When that was seen which an operation has found that began in this epoch and has ended. All that was acknowledged until now was
+    /// so within one epoch only if that is the first, and goes on.
+    pub(super) fn seen(&self, begun: Epoch) -> Seen {
+        let now = self.epoch();
+        Seen::of(begun, now, now == Epoch::FIRST)
     }
 
     /// How long before the next crash the oldest of these scans was inserted, at most; none if that is not known, as of

@@ -52,6 +52,7 @@ pub(super) fn audit_with_dropped(ledger: &Ledger, dropped: &str) -> Audit {
 fn judge(ledger: &Ledger, doubt: impl FnOnce(&Totals, &MessageCounts) -> Option<String>) -> Audit {
     let totals = ledger.totals();
     let [duplicated, reordered] = ledger.within_epoch();
+    let [duplicated_between, reordered_between] = ledger.between();
     let mut left = MessageCounts::default();
     for entry in ledger.entries() {
         left.lost += u64::from(entry.is_lost());
@@ -69,10 +70,14 @@ fn judge(ledger: &Ledger, doubt: impl FnOnce(&Totals, &MessageCounts) -> Option<
         Finding::new(LOST, lost, "messages", DELIVERY).or_loss(),
         Finding::new("duplicated", totals.duplicated, "deliveries", INTEGRITY)
             .or_loss()
-            .within_epoch(duplicated),
+            .within_epoch(duplicated)
+            .between(duplicated_between),
         Finding::new("phantom", totals.foreign + left.phantom, "messages", INTEGRITY),
         Finding::new("torn", totals.torn, "messages", ATOMICITY),
-        Finding::new("reordered", totals.reordered, "deliveries", ORDER).or_loss().within_epoch(reordered),
+        Finding::new("reordered", totals.reordered, "deliveries", ORDER)
+            .or_loss()
+            .within_epoch(reordered)
+            .between(reordered_between),
     ];
     let evidence = [
         ("acknowledged_publishes", totals.published),

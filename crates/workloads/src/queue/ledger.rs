@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     MessageCounts,
-    epochs::{Boundary, Damage, Epoch, Epochs},
+    epochs::{self, Boundary, Damage, Epoch, Epochs, Seen},
     moments::Moments,
     pieces::Pieces,
 };
@@ -185,7 +185,7 @@ pub(crate) struct Written {
     connections: Vec<(u32, u64)>,
     consumer_lost: bool,
     counts: [u64; 9],
-    damage: [[u64; 2]; 3],
+    damage: [epochs::Counts; 3],
 }
 
 #[derive(Debug, Default)]
@@ -303,15 +303,13 @@ impl Ledger {
         self.moments.oldest((0..self.counts.rounds.load(Relaxed)).filter(is_lost))
     }
 
-    /// Whether the message was sent in the epoch of the server that there is now, so that all that is known of it has
-    /// happened in it.
-    fn is_of_this_epoch(&self, id: Id) -> bool {
+    /// When a delivery of this message is seen now. All that is known of a message has happened in the epoch of the server that there
+    /// is now if it was sent in it.
+    fn seen(&self, id: Id) -> Seen {
         let epoch = self.epochs.now();
-        let was_sent_since = || {
-            let is_own = id.producer != LOADED && self.part.has(id.producer as usize);
-            is_own && id.sequence >= self.first_of_epoch.load(SeqCst)
-        };
-        epoch == Epoch::FIRST || epoch.lasts(epoch) && was_sent_since()
+        let is_own = id.producer != LOADED && self.part.has(id.producer as usize);
+        let was_sent_since = is_own && id.sequence >= self.first_of_epoch.load(SeqCst);
+        Seen::of(epoch, epoch, epoch == Epoch::FIRST || was_sent_since)
     }
 
     /// Messages of the backlog, which are loaded before the trial.
@@ -385,7 +383,7 @@ impl Ledger {
         if first {
             self.counts.delivered.fetch_add(1, Relaxed);
         } else if fresh && before.has(FRESH) {
-            self.counts.duplicated.add(self.is_of_this_epoch(id));
+            self.counts.duplicated.add(self.seen(id));
         } else {
             self.counts.redelivered.fetch_add(1, Relaxed);
         }
@@ -435,7 +433,7 @@ impl Ledger {
         });
         self.count_consumed(before);
         if before.is_settled() && !before.has(COUNTED) {
-            self.counts.duplicated.add(self.is_of_this_epoch(id));
+            self.counts.duplicated.add(self.seen(id));
         }
     }
 
@@ -458,9 +456,9 @@ impl Ledger {
             return;
         }
         if flagged.is_some() {
-            counts.reordered.add(self.is_of_this_epoch(id));
+            counts.reordered.add(self.seen(id));
         } else if !self.consumer_done.load(Relaxed) {
-            counts.reordered_unflagged.add(self.is_of_this_epoch(id));
+            counts.reordered_unflagged.add(self.seen(id));
         }
     }
 
@@ -597,7 +595,7 @@ impl Ledger {
         self.counts.consumed.fetch_sub(u64::from(both(|entry| entry.acknowledged() > 0)), Relaxed);
         if both(|entry| entry.has(FRESH)) || both(Entry::is_settled) {
             // nobody knows in which epochs of the server
-            self.counts.duplicated.add(false);
+            self.counts.duplicated.add(Seen::Across);
         } else {
             self.counts.redelivered.fetch_add(1, Relaxed);
         }
@@ -629,6 +627,12 @@ impl Ledger {
         let Counts { duplicated, reordered, .. } = &self.counts;
         let reordered = reordered.within_epoch() + self.reordered_unflagged(Damage::within_epoch);
         [duplicated.within_epoch(), reordered]
+    }
+
+    /// How many of them were seen when a boundary was under way.
+    pub(crate) fn between(&self) -> [u64; 2] {
+        let Counts { duplicated, reordered, .. } = &self.counts;
+        [duplicated.between(), reordered.between() + self.reordered_unflagged(Damage::between)]
     }
 
     /// What came late without a flag, if that proves anything.

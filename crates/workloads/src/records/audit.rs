@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Audit, AuditResult, Finding, ReusableData,
+    epochs::Counts,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
     moments::oldest_lost,
 };
@@ -96,11 +97,11 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         }
         Err(error) => doubt = Some(error.to_string()),
     }
-    // what was seen, and how much of it within one epoch of the server
-    let seen = |name: &str, [count, within_epoch]: [u64; 2], unit: &str, guarantee| {
-        Finding::new(name, count, unit, guarantee).within_epoch(within_epoch)
+    let seen = |name: &str, [count, within_epoch, between]: Counts, unit: &str, guarantee| {
+        Finding::new(name, count, unit, guarantee).within_epoch(within_epoch).between(between)
     };
-    let [mismatched, mismatched_within_epoch] = proved.mismatched;
+    let [mismatched, mismatched_within_epoch, mismatched_between] = proved.mismatched;
+    let mismatched = [mismatched + found.mismatched, mismatched_within_epoch, mismatched_between];
     let findings = vec![
         Finding::new("lost_updates", found.lost_updates, "updates", LOCK).or_loss(),
         seen("overwritten", proved.overwritten, "updates", LOCK).or_loss(),
@@ -109,8 +110,7 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         Finding::new("phantom", found.phantom, "records", INTEGRITY),
         Finding::new("unasked", found.unasked, "updates", INTEGRITY),
         Finding::new("torn", proved.torn + found.torn, "records", ATOMICITY),
-        seen("mismatched", [mismatched + found.mismatched, mismatched_within_epoch], "records", LOCK)
-            .or_loss(),
+        seen("mismatched", mismatched, "records", LOCK).or_loss(),
         seen("missing", proved.missing, "reads", INTEGRITY).or_loss_with("lost"),
         seen("stale", proved.stale, "reads", LOCK).or_loss(),
     ];
@@ -404,7 +404,7 @@ mod tests {
         let Trial { ledger, .. } = Trial::fresh().updated(1);
         let audited = audit(&ledger, Err(gone()));
         assert_eq!((audited.audit.verdict, audited.reusable.is_none()), (Verdict::Unknown, true));
-        ledger.missing(true);
+        ledger.missing(crate::epochs::Seen::WithinEpoch);
         let proved = audit(&ledger, Err(gone())).audit;
         assert_eq!(proved.to_string(), "broken: missing 1 read");
         assert!(proved.reason.is_some());

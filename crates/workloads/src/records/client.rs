@@ -12,7 +12,7 @@ use super::{
     keys::KeyChooser,
     ledger::{InsertState, WrittenVersion},
 };
-use crate::epochs::Epoch;
+use crate::epochs::{Epoch, Seen};
 
 /// Names of the operations, in the order of their kinds: the actions, and a transaction of several of them.
 pub const OPERATIONS: &[&str] = &["read", "update", "insert", "scan", "rmw", "transaction"];
@@ -63,9 +63,9 @@ struct ExpectedState {
 }
 
 impl ExpectedState {
-    /// Whether all that is known, and the operation itself, was within the epoch of the server that there is `now`.
-    fn is_of(&self, now: Epoch) -> bool {
-        self.epoch == now && self.newest.epoch().lasts(now)
+    /// When that was seen which an operation has found that ends `now`.
+    fn seen(&self, now: Epoch) -> Seen {
+        Seen::of(self.epoch, now, self.newest.epoch() == now)
     }
 }
 
@@ -177,23 +177,23 @@ impl<C: Connector> RecordsClient<C> {
     /// so versions are not checked there.
     fn look(&self, request: &Request, known: ExpectedState, answer: &Answer) {
         let Scenario { ledger, layout, .. } = &self.scenario;
-        let is_within_epoch = known.is_of(ledger.epoch());
+        let seen = known.seen(ledger.epoch());
         let mut found = answer.torn_records();
         for (version, content) in answer.read_as(layout) {
             found += 1;
             match content {
                 None => ledger.torn(1),
                 Some(tag) if request.action != Action::Scan && known.newest.contradicts(version, tag) => {
-                    ledger.mismatched(is_within_epoch);
+                    ledger.mismatched(seen);
                 }
                 Some(_) => {}
             }
             if request.action != Action::Scan && version < known.newest.version() {
-                ledger.stale(is_within_epoch);
+                ledger.stale(seen);
             }
         }
         if found == 0 && known.is_there {
-            ledger.missing(is_within_epoch);
+            ledger.missing(seen);
         }
     }
 }
@@ -272,8 +272,10 @@ impl<C: Connector> Client for RecordsClient<C> {
         // be there, nobody knows what the refusal was for
         if outcome == Outcome::Refused && operation.must_find() {
             let ledger = &self.scenario.ledger;
-            let mut had_to_be_there = operation.known.iter().filter(|known| known.is_there);
-            ledger.missing(had_to_be_there.all(|known| known.is_of(ledger.epoch())));
+            let had_to_be_there = operation.known.iter().filter(|known| known.is_there);
+            // they were begun together
+            let seen = had_to_be_there.map(|known| known.seen(ledger.epoch()));
+            ledger.missing(seen.max().unwrap_or(Seen::WithinEpoch));
         }
         self.spare = Some(operation);
     }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::Layout;
 use crate::{
     ReusableData,
-    epochs::{Boundary, Damage, Epoch, Epochs},
+    epochs::{self, Boundary, Damage, Epoch, Epochs, Seen},
     moments::Moments,
     pieces::Pieces,
     shared_count::SharedCount,
@@ -147,7 +147,7 @@ struct Written {
     inserts: Vec<(u64, u8)>,
     acknowledged: u64,
     counts: [u64; 2],
-    damage: [[u64; 2]; 4],
+    damage: [epochs::Counts; 4],
 }
 
 /// Counts that do not belong to a single record.
@@ -177,11 +177,10 @@ pub(crate) struct ProvedCounts {
     pub(crate) acknowledged: u64,
     pub(crate) unknown: u64,
     pub(crate) torn: u64,
-    /// Each with what was seen of it within one epoch of the server.
-    pub(crate) mismatched: [u64; 2],
-    pub(crate) missing: [u64; 2],
-    pub(crate) stale: [u64; 2],
-    pub(crate) overwritten: [u64; 2],
+    pub(crate) mismatched: epochs::Counts,
+    pub(crate) missing: epochs::Counts,
+    pub(crate) stale: epochs::Counts,
+    pub(crate) overwritten: epochs::Counts,
 }
 
 impl Ledger {
@@ -347,7 +346,9 @@ impl Ledger {
         if let Some(version) = version {
             account.newest.fetch_max(WrittenVersion::written_in(epoch, version, tag).0, Relaxed);
             if version <= before.version() {
-                self.counts.overwritten.add(before.epoch().lasts(epoch));
+                // a write of a leader that was cut off counts: it is there, or it is lost
+                let is_within = before.epoch().lasts(epoch);
+                self.counts.overwritten.add(if is_within { Seen::WithinEpoch } else { Seen::Across });
             }
         }
     }
@@ -377,18 +378,18 @@ impl Ledger {
     }
 
     /// Counts a record that was read with other fields than those written with its version.
-    pub(crate) fn mismatched(&self, is_within_epoch: bool) {
-        self.counts.mismatched.add(is_within_epoch);
+    pub(crate) fn mismatched(&self, seen: Seen) {
+        self.counts.mismatched.add(seen);
     }
 
     /// Counts a record that had to be there and was not found.
-    pub(crate) fn missing(&self, is_within_epoch: bool) {
-        self.counts.missing.add(is_within_epoch);
+    pub(crate) fn missing(&self, seen: Seen) {
+        self.counts.missing.add(seen);
     }
 
     /// Counts a read that returned an older version than one acknowledged before it was sent.
-    pub(crate) fn stale(&self, is_within_epoch: bool) {
-        self.counts.stale.add(is_within_epoch);
+    pub(crate) fn stale(&self, seen: Seen) {
+        self.counts.stale.add(seen);
     }
 
     /// The ledger's figures of one record. To be called once every operation has ended.
@@ -604,7 +605,8 @@ mod tests {
         let ledger = Ledger::new(LAYOUT, ReusableData::default());
         let overwritten = |version, tag, before: WrittenVersion, begun: Epoch| {
             ledger.updated(1, tag, Some(version), before, begun.until(ledger.epoch()));
-            ledger.proved().overwritten
+            let [all, within, _] = ledger.proved().overwritten;
+            [all, within]
         };
         let (loaded, first) = (ledger.newest(1), ledger.epoch());
         assert_eq!(overwritten(1, 51, loaded, first), [0, 0]);
@@ -621,10 +623,10 @@ mod tests {
         assert!(again.contradicts(1, 54) && !again.contradicts(1, 55));
         assert_eq!(overwritten(1, 56, again, second), [5, 2]);
         // what a process saw that was not told in time is no proof
-        for (knows_boundaries, within_epoch) in [(true, 2), (false, 0)] {
+        for (knows_boundaries, counts) in [(true, [5, 2, 0]), (false, [5, 0, 5])] {
             let whole = Ledger::new(LAYOUT, ReusableData::default());
             whole.merge(&ledger.written().unwrap(), knows_boundaries).unwrap();
-            assert_eq!(whole.proved().overwritten, [5, within_epoch]);
+            assert_eq!(whole.proved().overwritten, counts);
         }
     }
 
