@@ -67,6 +67,13 @@ pub const DURABILITY: Guarantee = Guarantee {
     ..Guarantee::option("durability", Levels::Ordered(&["none", "process", "disk"]))
 };
 
+/// Acknowledged writes are still there after the loss of nodes that the replication level names.
+pub const REPLICATION: Guarantee = Guarantee {
+    without: "this replication, with this rule of promotion, promises nothing about a leader that is lost: what is lost with it is \
+              reported but does not fail the run.",
+    ..Guarantee::option("replication", Levels::Ordered(&["none", "async", "semi", "quorum", "all"]))
+};
+
 /// Nobody who sees the network sees what goes over it.
 pub const TLS: Guarantee = Guarantee::option("tls", Levels::Ordered(&["off", "on"]));
 
@@ -88,4 +95,4 @@ pub const ORDER: Guarantee = Guarantee::always("order");
 /// The guarantees of a workload that reads, decides and writes; also used for a workload that this acidtest does
 /// not know.
 pub const OF_READ_DECIDE_WRITE: &[Guarantee] =
-    &[LOCK, DURABILITY, ISOLATION, TRANSACTION, TLS, ATOMICITY, INTEGRITY];
+    &[LOCK, DURABILITY, REPLICATION, ISOLATION, TRANSACTION, TLS, ATOMICITY, INTEGRITY];

@@ -19,6 +19,7 @@ mod pieces;
 pub mod promises;
 pub mod queue;
 pub mod records;
+mod replica;
 mod services;
 mod shared_count;
 mod spec;
@@ -34,6 +35,7 @@ pub use guarantee::{DURABILITY, Guarantee, Levels};
 pub use hosted::{Reply, Served, ServedLine};
 pub use keys::{Skew, SkewError};
 pub use moments::OLDEST_LOST;
+pub use replica::{Replica, Standing};
 pub use services::{ServiceSpec, Services};
 pub use spec::{Ramp, RunningService, WorkloadSpec};
 pub use store::{Evictions, Identity, Owner, Place, Store, lock_namespace, time_opening};
@@ -41,7 +43,7 @@ pub use trial::{
     AuditResult, Consuming, LoadProgress, Medium, MessageCounts, Preparation, ReusableData, Side, TableSize,
     TrialLedger, TrialSetup, WorkloadTrial, WrittenLedger,
 };
-pub use verdict::{Audit, Finding, LooksLike, PromisedLevel, Restart, SeenAnomaly, Verdict};
+pub use verdict::{Audit, DIVERGED, Finding, LooksLike, PromisedLevel, Restart, SeenAnomaly, Verdict};
 pub use workload::{Combine, DataSize, Values, Workload, WorkloadKind};
 
 /// Every workload, in the order in which they are listed.

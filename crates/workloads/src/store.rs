@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     interactive::InteractiveStore, inventory::InventoryStore, join::JoinStore, logs::LogsStore,
-    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, transactions::TransactionsStore,
+    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore, replica::Replica,
+    transactions::TransactionsStore,
 };
 
 /// Where one trial keeps its data: inside the run's namespace, under names that no other trial has, so that an
@@ -151,6 +152,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// The transactions workload's port; `None` if the store does not have it.
     fn transactions(&self) -> Option<&dyn TransactionsStore> {
+        None
+    }
+
+    /// The store as a member of a cluster; `None` if acidtest does not operate clusters of it.
+    fn replica(&self) -> Option<&dyn Replica> {
         None
     }
 

@@ -9,7 +9,12 @@ use acidtest_history::Example;
 use acidtest_model::EffectiveDurability;
 
 use crate::{
-    Guarantee, guarantee::DURABILITY, inventory::IN_WORDS, moments::OLDEST_LOST, promises, queue::HOLES,
+    Guarantee,
+    guarantee::{DURABILITY, INTEGRITY, REPLICATION},
+    inventory::IN_WORDS,
+    moments::OLDEST_LOST,
+    promises,
+    queue::HOLES,
     transactions::LEFT_OUT,
 };
 
@@ -53,6 +58,10 @@ pub struct Finding {
     /// How much of `count` was seen within one epoch of the server, so that no crash explains it.
     #[serde(skip)]
     pub within_epoch: u64,
+    /// How much of `count` was seen by operations that a boundary between two epochs overlaps: where two servers led
+    /// meanwhile, either may have answered.
+    #[serde(skip)]
+    pub between: u64,
 }
 
 /// What the loss of acknowledged writes has to do with a finding.
@@ -73,7 +82,14 @@ impl Finding {
     pub fn new(name: &str, count: u64, unit: &str, guarantee: Guarantee) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
         let guarantee = guarantee.name.to_owned();
-        Self { name, count, unit, guarantee, looks_like: LooksLike::NoLoss, within_epoch: 0 }
+        let looks_like = LooksLike::NoLoss;
+        Self { name, count, unit, guarantee, looks_like, within_epoch: 0, between: 0 }
+    }
+
+    /// The same finding, of which this many were seen by operations that a boundary overlaps.
+    #[must_use]
+    pub fn between(self, count: u64) -> Self {
+        Self { between: count, ..self }
     }
 
     /// The same finding, which the loss of acknowledged writes may look like: after a crash it is no proof of anything
@@ -81,6 +97,12 @@ impl Finding {
     #[must_use]
     pub fn or_loss(self) -> Self {
         Self { looks_like: LooksLike::Loss, ..self }
+    }
+
+    /// Whether it is one of acknowledged writes that were lost with a server.
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
+        [DURABILITY, REPLICATION].iter().any(|guarantee| self.guarantee == guarantee.name)
     }
 
     /// The same finding, of which this many were seen within one epoch of the server: no crash explains these.
@@ -102,7 +124,8 @@ impl fmt::Display for Finding {
     /// `surplus`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, count, unit, .. } = self;
-        if let Some((_, one, several)) = IN_WORDS.iter().find(|(known, ..)| known == name) {
+        let mut in_words = IN_WORDS.iter().chain([&DIVERGED_IN_WORDS]);
+        if let Some((_, one, several)) = in_words.find(|(known, ..)| known == name) {
             let words = if *count == 1 { one } else { several };
             return write!(f, "{} {words}", acidtest_model::count(*count));
         }
@@ -115,6 +138,13 @@ impl fmt::Display for Finding {
         write!(f, "{} {} {unit}", own.replace('_', " "), acidtest_model::count(*count))
     }
 }
+
+/// The finding of members of a cluster that have other data than its leader, once it is whole.
+pub const DIVERGED: &str = "diverged";
+
+/// Its words, for one member and for several.
+const DIVERGED_IN_WORDS: (&str, &str, &str) =
+    (DIVERGED, "member has other data than the leader", "members have other data than the leader");
 
 /// What is known of a server that was found in a life that nobody had asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,6 +393,54 @@ impl Audit {
         }
     }
 
+    /// Takes into account that two servers led at once: one that was cut off, and the one that was promoted in its place. What a client was
+    /// answered meanwhile by the one need not be what another was answered by the other, and no replication level promises that. What
+    /// was seen when one of them led, or is there in the end, stays as it is.
+    pub fn across_split(&mut self) {
+        let mut excused = 0;
+        for finding in &mut self.findings {
+            let between = finding.between.min(finding.count);
+            finding.count -= between;
+            excused += between;
+        }
+        for told_by_crashes in [HOLES, OLDEST_LOST] {
+            self.evidence.remove(told_by_crashes);
+        }
+        self.evidence.insert("answers_of_two_leaders".to_owned(), i64::try_from(excused).unwrap_or(i64::MAX));
+        if self.verdict == Verdict::Broken && self.findings.iter().all(|finding| finding.count == 0) {
+            self.verdict = if self.reason.is_some() { Verdict::Unknown } else { Verdict::Holds };
+        }
+    }
+
+    /// Ascribes to replication what a promotion may explain, after [`across_epochs`](Self::across_epochs): the member that was promoted need
+    /// not have what the last leader had. What a crash may have lost as well, in a cell that does without durability, stays
+    /// ascribed to that.
+    pub fn across_promotion(&mut self, without: &[impl AsRef<str>]) {
+        if without.iter().any(|name| name.as_ref() == DURABILITY.name) {
+            return;
+        }
+        for finding in self.findings.iter_mut().filter(|finding| finding.guarantee == DURABILITY.name) {
+            REPLICATION.name.clone_into(&mut finding.guarantee);
+        }
+    }
+
+    /// Adds that so many members of a cluster were compared, and which of them have other data than the one that leads, once they had
+    /// all of its log; or why that cannot be told.
+    pub fn members_compared(&mut self, members: u64, diverged: &[String], doubt: Option<&str>) {
+        self.evidence.insert("members_compared".to_owned(), i64::try_from(members).unwrap_or(i64::MAX));
+        self.findings.push(Finding::new("diverged", diverged.len() as u64, "members", INTEGRITY));
+        if !diverged.is_empty() {
+            self.verdict = Verdict::Broken;
+            self.reason.get_or_insert_with(|| format!("other data than the leader: {}", diverged.join(", ")));
+        }
+        if let Some(doubt) = doubt {
+            if self.verdict == Verdict::Holds {
+                self.verdict = Verdict::Unknown;
+            }
+            self.reason.get_or_insert_with(|| doubt.to_owned());
+        }
+    }
+
     /// Of what was acknowledged after a history had reached its limit nobody knows whether it is lost.
     fn doubt_what_was_left_out(&mut self) {
         if self.verdict == Verdict::Holds && self.evidence.get(LEFT_OUT).is_some_and(|left_out| *left_out > 0)
@@ -458,6 +536,80 @@ mod tests {
             audit.withdraw("sessions were shared");
             assert_eq!(audit.to_string(), said);
         }
+    }
+
+    /// What a leader acknowledged, the member that took over need not have: that is replication's, and what a crash may have taken as
+    /// well stays durability's, where nothing is promised of that.
+    #[test]
+    fn a_promotion_is_no_proof_against_a_lock_or_a_disk() {
+        let audit = || {
+            let lock = Finding::new("oversold", 3, "units", LOCK).or_loss().within_epoch(1);
+            let findings = vec![
+                Finding::new("lost", 5, "records", DURABILITY),
+                lock,
+                Finding::new("torn", 0, "records", INTEGRITY),
+            ];
+            let mut audit = Audit::of(findings, None, []);
+            audit.across_epochs(&[] as &[&str]);
+            audit
+        };
+        let of = |audit: &Audit, guarantee: Guarantee| -> u64 {
+            let of = audit.findings.iter().filter(|finding| finding.guarantee == guarantee.name);
+            of.map(|finding| finding.count).sum()
+        };
+        let mut promoted = audit();
+        promoted.across_promotion(&["replication"]);
+        assert_eq!((of(&promoted, REPLICATION), of(&promoted, DURABILITY), of(&promoted, LOCK)), (7, 0, 1));
+        assert!(promoted.breaks_promise(&["replication"]), "what was seen within one epoch is the lock's");
+        assert!(promoted.breaks_promise(&["lock"]), "and the loss is replication's");
+        assert!(!promoted.breaks_promise(&["lock", "replication"]));
+        let mut crashed = audit();
+        crashed.across_promotion(&["durability"]);
+        assert_eq!((of(&crashed, REPLICATION), of(&crashed, DURABILITY)), (0, 7));
+    }
+
+    /// A leader that does not know that it was deposed answers with what it has, and has lost nothing.
+    #[test]
+    fn what_two_leaders_answer_is_held_against_neither() {
+        let audit = |[count, within, between]: [u64; 3], lost| {
+            let stale = Finding::new("stale", count, "reads", LOCK).or_loss();
+            let stale = stale.within_epoch(within).between(between);
+            let mut audit =
+                Audit::of(vec![stale, Finding::new("lost", lost, "records", DURABILITY)], None, []);
+            audit.across_split();
+            audit.across_epochs(&[] as &[&str]);
+            audit.across_promotion(&[] as &[&str]);
+            audit
+        };
+        let excused = audit([9, 0, 9], 0);
+        assert_eq!((excused.verdict, excused.evidence["answers_of_two_leaders"]), (Verdict::Holds, 9));
+        let seen_before = audit([9, 2, 7], 0);
+        assert!(seen_before.breaks_promise(&["replication"]) && seen_before.count("stale") == 2);
+        // by the new leader alone, of what the old one had acknowledged
+        let seen_afterwards = audit([9, 0, 8], 0);
+        assert!(
+            seen_afterwards.breaks_promise(&["lock"]) && !seen_afterwards.breaks_promise(&["replication"])
+        );
+        let lost = audit([9, 0, 9], 3);
+        assert!(lost.breaks_promise(&["lock"]) && !lost.breaks_promise(&["replication"]));
+    }
+
+    #[test]
+    fn a_member_with_other_data_breaks_a_store_and_one_that_is_not_seen_leaves_a_doubt() {
+        let holds = || Audit::of(vec![Finding::new("lost", 0, "records", DURABILITY)], None, []);
+        let mut same = holds();
+        same.members_compared(3, &[], None);
+        assert_eq!((same.verdict, same.evidence["members_compared"]), (Verdict::Holds, 3));
+        let mut diverged = holds();
+        diverged.members_compared(3, &["server-2".to_owned()], None);
+        assert!(diverged.breaks_promise(&["lock", "durability", "replication"]));
+        assert_eq!(diverged.count("diverged"), 1);
+        let mut unseen = holds();
+        unseen.members_compared(0, &[], Some("server-3 could not be compared"));
+        assert_eq!(unseen.to_string(), "unknown: server-3 could not be compared");
+        let mut broken = Audit::of(vec![Finding::new("oversold", 2, "units", LOCK)], None, []);
+        broken.members_compared(0, &[], Some("server-3 could not be compared"));
+        assert_eq!(broken.verdict, Verdict::Broken, "what was found stays found");
     }
 
     /// Reads that miss what is there were not served by a store that had lost it.
@@ -637,6 +789,13 @@ mod tests {
             audit.reason.as_ref().is_some_and(|reason| reason.ends_with("XlogError: tx checksum mismatch"))
         );
         assert!(audit.breaks_promise(&[LOCK.name]) && !audit.breaks_promise(&[DURABILITY.name]));
+    }
+
+    #[test]
+    fn members_that_differ_are_said_in_words() {
+        let said = |count| Finding::new(DIVERGED, count, "members", INTEGRITY).to_string();
+        assert_eq!(said(1), "1 member has other data than the leader");
+        assert_eq!(said(2), "2 members have other data than the leader");
     }
 
     #[test]

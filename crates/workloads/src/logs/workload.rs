@@ -6,7 +6,7 @@ use super::{Architecture, NAME, OPERATIONS, Parameters, trial::LogsTrial};
 use crate::{
     Combine, DURABILITY, DataSize, Guarantee, Levels, Ramp, RunningService, TrialSetup, Workload,
     WorkloadKind, WorkloadSpec, WorkloadTrial,
-    guarantee::{INTEGRITY, TLS},
+    guarantee::{INTEGRITY, REPLICATION, TLS},
     workload::read,
 };
 
@@ -22,6 +22,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     audit: "every acknowledged entry is stored, once and as it was sent, and none that was refused or never sent",
     guarantees: &[
         DURABILITY,
+        REPLICATION,
         Guarantee::option("queue", Levels::Without(&["memory"])).paid_by(OPERATIONS[0]),
         TLS,
         INTEGRITY,

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     AuditResult, DataSize, Guarantee, LoadProgress, Place, Served, Side, Store, TrialLedger, TrialSetup,
     Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
-    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK, TLS},
+    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK, REPLICATION, TLS},
     trial::{no_host, no_port},
     workload::read,
 };
@@ -56,7 +56,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
 const DEMAND: f64 = 50_000_000.0 * 7.0 / 86_400.0;
 
 /// What its findings break, and what has a price.
-const GUARANTEES: &[Guarantee] = &[LOCK, DURABILITY, TLS, ATOMICITY, INTEGRITY];
+const GUARANTEES: &[Guarantee] = &[LOCK, DURABILITY, REPLICATION, TLS, ATOMICITY, INTEGRITY];
 
 #[derive(Clone, Debug)]
 pub struct Parcels {

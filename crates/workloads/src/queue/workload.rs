@@ -14,7 +14,7 @@ use super::{
 use crate::{
     AuditResult, Combine, Consuming, DataSize, Guarantee, Levels, LoadProgress, MessageCounts, Place, Served,
     Side, Store, TrialLedger, TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
-    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER, TLS},
+    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER, REPLICATION, TLS},
     trial::{no_host, no_port},
     workload::read,
 };
@@ -57,6 +57,7 @@ const GUARANTEES: &[Guarantee] = {
     const SWITCH: Levels = Levels::Ordered(&["false", "true"]);
     &[
         DURABILITY,
+        REPLICATION,
         TLS,
         Guarantee::option("ack", Levels::Ordered(&["none", "confirm", "transaction"])).paid_by(PUBLISH),
         Guarantee::option("consume", Levels::Ordered(&["auto", "ack", "transaction"])).paid_by(OPERATIONS[1]),

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     AuditResult, Combine, DataSize, Guarantee, Levels, LoadProgress, Place, Served, Side, Store, TrialLedger,
     TrialSetup, Workload, WorkloadKind, WorkloadSpec, WorkloadTrial,
-    guarantee::{DURABILITY, INTEGRITY, ISOLATION, TLS},
+    guarantee::{DURABILITY, INTEGRITY, ISOLATION, REPLICATION, TLS},
     trial::{no_host, no_port},
     workload::read,
 };
@@ -27,6 +27,7 @@ const GUARANTEES: &[Guarantee] = &[
         Levels::Ordered(&["read-uncommitted", "read-committed", "repeatable-read", "serializable"]),
     ),
     DURABILITY,
+    REPLICATION,
     TLS,
     INTEGRITY,
 ];
