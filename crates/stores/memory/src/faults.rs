@@ -3,7 +3,8 @@
 
 use std::{fmt, sync::Arc};
 
-use acidtest_workloads::{Attempt, Fault};
+use acidtest_model::{Promotion, Replication};
+use acidtest_workloads::{Attempt, Fault, guarantee::REPLICATION};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -99,6 +100,12 @@ pub enum Bug {
     BringBack,
     /// Is killed, and has lost the messages that consumers had been handed and had not acknowledged.
     ForgetHeld,
+    /// Acknowledges what the leader alone has while it is cut off, and the one that is promoted has not: as where two sides take
+    /// writes and those of one are dropped, where a minority confirms them, or where a wait for replicas that was given up is taken
+    /// for their confirmation.
+    SplitBrain,
+    /// Answers reads at a leader that another one was promoted over, after the cluster is said to be whole: nobody fenced it.
+    StaleLeader,
 }
 
 impl Bug {
@@ -199,6 +206,10 @@ impl Bug {
     /// What a queue may do besides that is killed.
     pub const QUEUE_AT_A_KILL: [Self; 2] = [Self::BringBack, Self::ForgetHeld];
 
+    /// What a cluster may do besides, whose acknowledgements wait for a quorum. There, [`Bug::LoseLast`] is the promotion of a
+    /// replica that has less than others, [`Bug::LoseClient`] that of one that some clients' writes never reached.
+    pub const IN_A_CLUSTER: [Self; 2] = [Self::SplitBrain, Self::StaleLeader];
+
     /// Whether the bug shows only once the store was killed. It then strikes at every kill.
     #[must_use]
     pub fn strikes_at_a_kill(self) -> bool {
@@ -251,6 +262,8 @@ impl Bug {
             Self::ForgetHalf => "is killed, keeps half a transaction",
             Self::BringBack => "is killed, brings back what was removed",
             Self::ForgetHeld => "is killed, forgets what was handed out",
+            Self::SplitBrain => "is cut off, acknowledges what nobody else has",
+            Self::StaleLeader => "was promoted over, answers all the same",
         }
     }
 }
@@ -290,6 +303,14 @@ pub struct Faults {
     pub redeliveries: f64,
     /// Whether the store has outages, after which all its data are there again.
     pub outages: bool,
+    /// What acknowledgements wait for, where the store is a cluster: [async](Replication::Async) or [quorum](Replication::Quorum). Each
+    /// outage is then the loss of its leader, or a cut between that and the others, and the promotion of a replica. At the level
+    /// *async* it need not have the last writes, nor any that a leader took that was cut off.
+    #[serde(skip_serializing_if = "is_none")]
+    pub replication: Replication,
+    /// Whether the leader of a cluster that is cut off goes on answering reads after another was promoted, of which it knows nothing.
+    #[serde(skip_serializing_if = "is_not")]
+    pub reads_cut_off: bool,
     /// Whether nobody is told of the outages, as of a server that somebody else starts again.
     pub unasked: bool,
     /// Whether another server answers after an outage, which need not have all that the one before it had.
@@ -308,18 +329,63 @@ pub struct Faults {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_none(replication: &Replication) -> bool {
+    *replication == Replication::None
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_not(is: &bool) -> bool {
+    !is
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 fn is_zero(every: &u32) -> bool {
     *every == 0
 }
+
+/// How many nodes a cluster has.
+const NODES: u32 = 3;
 
 impl Faults {
     /// Checks that every value is in its range: shares from 0 to 1, and `every` at least 1 where a bug is planted.
     ///
     /// # Errors
-    /// Names the first value that is out of range.
+    /// Names the first value that is out of range, or says what a cluster cannot be.
     pub fn check(&self) -> Result<(), String> {
         if self.bug.is_some() && self.every == 0 {
             return Err("every must be at least 1 where a bug is planted".to_owned());
+        }
+        let loses = self.bug.is_some_and(Bug::strikes_at_a_kill);
+        let is_of_cluster = self.bug.is_some_and(|bug| Bug::IN_A_CLUSTER.contains(&bug));
+        let meaningless = [
+            (
+                matches!(self.replication, Replication::Semi | Replication::All),
+                "replication must be async or quorum",
+            ),
+            (
+                self.is_cluster() && !self.outages,
+                "a cluster whose leader is never lost needs no replication: set outages",
+            ),
+            (
+                self.is_cluster() && self.unasked,
+                "an unasked outage is that of one server: leave out replication or unasked",
+            ),
+            (
+                self.is_cluster() && self.fails_over,
+                "another server of which nobody knows what it has is no replica: leave out \
+              replication or fails_over",
+            ),
+            (
+                loses && self.replication == Replication::Async,
+                "at async the last writes are lost without a bug: use quorum",
+            ),
+            (
+                is_of_cluster && self.replication != Replication::Quorum,
+                "this bug is one of a cluster: set replication to quorum",
+            ),
+        ];
+        if let Some((_, why)) = meaningless.into_iter().find(|(is, _)| *is) {
+            return Err(why.to_owned());
         }
         let shares = [
             ("unanswered", self.unanswered),
@@ -352,10 +418,33 @@ impl Faults {
         Self { swapped: share, ..Self::default() }
     }
 
-    /// The same faults with this bug in one of 20 operations, or at every kill.
+    /// A correct cluster of this level whose leader is lost or cut off again and again.
+    #[must_use]
+    pub fn cluster(replication: Replication) -> Self {
+        Self { outages: true, replication, ..Self::default() }
+    }
+
+    /// The same faults with this bug in one of 20 operations, or at every kill; in a cluster, where it is a bug of that.
     #[must_use]
     pub fn with(self, bug: Bug) -> Self {
-        Self { bug: Some(bug), every: 20, outages: self.outages || bug.strikes_at_a_kill(), ..self }
+        let faults = Self { bug: Some(bug), every: 20, ..self };
+        if Bug::IN_A_CLUSTER.contains(&bug) {
+            return Self { outages: true, replication: Replication::Quorum, ..faults };
+        }
+        Self { outages: self.outages || bug.strikes_at_a_kill(), ..faults }
+    }
+
+    /// Whether the store is a cluster.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        self.replication != Replication::None
+    }
+
+    /// The guarantee that a cluster does without: at the level *async* an acknowledged write need not survive its leader.
+    #[must_use]
+    pub fn without(&self) -> Option<&'static str> {
+        let survives = self.replication.survives_promotion(Promotion::MostAdvanced, NODES);
+        (self.is_cluster() && !survives).then_some(REPLICATION.name)
     }
 }
 
@@ -376,7 +465,12 @@ impl fmt::Display for Faults {
             share(self.swapped, "answered by a proxy"),
             share(self.cuts, "connections lost"),
             share(self.redeliveries, "delivered again"),
-            is(self.outages, "away now and then"),
+            is(self.outages && !self.is_cluster(), "away now and then"),
+            is(
+                self.is_cluster(),
+                &format!("a cluster, replication {}, leaders lost", self.replication.name()),
+            ),
+            is(self.reads_cut_off, "which answer reads when cut off"),
             is(self.unasked, "which nobody is told of"),
             is(self.fails_over, "and then another server"),
             is(self.pooled, "behind a pooler"),

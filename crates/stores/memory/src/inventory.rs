@@ -24,6 +24,7 @@ use crate::{
     crash::{Forgotten, Journal},
     faults::Plant,
     gone,
+    sides::{Replicated, Sides},
     witness::Inventory as Witness,
     world::{Link, World, locked},
 };
@@ -32,23 +33,23 @@ type Group = (u32, u8, u8);
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    state: Mutex<State>,
+    state: Sides<State>,
     latches: BTreeMap<Group, tokio::sync::Mutex<()>>,
     witness: Mutex<Witness>,
     /// Violations that an audit must see, counted when the final stock was read last: a kill since then has nothing to do with them.
     shown: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     bins: BTreeMap<Group, Bin>,
     /// Changes that become visible at a later time, earliest first.
     later: VecDeque<DelayedWrite>,
-    /// What was written since the last kill: withdrawals, and the sign of their counts.
-    journal: Option<Journal<(Vec<Withdrawal>, i64)>>,
+    /// What was added to tuples since the last kill.
+    journal: Option<Journal<Vec<(Withdrawal, i64)>>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct DelayedWrite {
     due: Instant,
     withdrawals: Vec<Withdrawal>,
@@ -69,21 +70,59 @@ fn group(withdrawal: &Withdrawal) -> Group {
     (withdrawal.sku, withdrawal.condition, withdrawal.source)
 }
 
+impl Replicated for State {
+    fn forget(&mut self) {
+        Self::forget(self);
+    }
+
+    fn keep(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.keep();
+        }
+    }
+
+    fn promote(&mut self) {}
+}
+
 impl State {
+    /// Forgets what a kill has cost.
+    fn forget(&mut self) {
+        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Vec::len));
+        for forgotten in forgotten.into_iter().flatten() {
+            let whole = matches!(forgotten, Forgotten::Whole(_));
+            let (Forgotten::Whole(added) | Forgotten::Half(added)) = forgotten;
+            let parts = if whole { added.len() } else { added.len() / 2 };
+            for (tuple, units) in &added[..parts] {
+                self.change(tuple, -units);
+            }
+        }
+    }
+
+    /// Adds units to a tuple.
+    fn change(&mut self, tuple: &Withdrawal, units: i64) {
+        let bin = self.bins.entry(group(tuple)).or_default();
+        bin.version += 1;
+        let count = bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == tuple.warehouse);
+        if let Some((_, count)) = count {
+            *count += units;
+        }
+    }
+
+    /// Keeps in mind what a connection has added.
+    fn note(&mut self, connection: u64, added: impl Iterator<Item = (Withdrawal, i64)>) {
+        if let Some(journal) = &mut self.journal {
+            journal.note(connection, added.collect());
+        }
+    }
+
     /// Applies the delayed changes that are due by now, and forgets what a kill has cost.
     fn settle(&mut self) {
-        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(|(parts, _)| parts.len()));
-        for forgotten in forgotten.into_iter().flatten() {
-            let (Forgotten::Whole((withdrawals, sign)) | Forgotten::Half((withdrawals, sign))) = &forgotten;
-            let whole = matches!(forgotten, Forgotten::Whole(_));
-            let parts = if whole { withdrawals.len() } else { withdrawals.len() / 2 };
-            self.add(&withdrawals[..parts], -sign);
-        }
+        self.forget();
         while self.later.front().is_some_and(|change| change.due <= Instant::now()) {
             if let Some(change) = self.later.pop_front()
                 && (!change.decided_then || change.sign > 0 || self.has(&change.withdrawals))
             {
-                self.add(&change.withdrawals, change.sign);
+                self.add(&change.withdrawals, change.sign, 0);
             }
         }
     }
@@ -118,31 +157,29 @@ impl State {
     }
 
     /// Adds each withdrawal's count times `sign`: -1 to capture, 1 to release, twice that for a write applied twice.
-    fn add(&mut self, withdrawals: &[Withdrawal], sign: i64) {
+    fn add(&mut self, withdrawals: &[Withdrawal], sign: i64, connection: u64) {
+        let units = |withdrawal: &Withdrawal| sign * i64::from(withdrawal.count);
         for withdrawal in withdrawals {
-            let bin = self.bins.entry(group(withdrawal)).or_default();
-            bin.version += 1;
-            if let Some((_, count)) =
-                bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == withdrawal.warehouse)
-            {
-                *count += sign * i64::from(withdrawal.count);
-            }
+            self.change(withdrawal, units(withdrawal));
         }
+        self.note(connection, withdrawals.iter().map(|withdrawal| (*withdrawal, units(withdrawal))));
     }
 
     /// Sets each withdrawal's tuple to the count in an earlier reading less the units taken, whatever the count is by
     /// now: without a lock, another client's write in between is lost.
-    fn set(&mut self, withdrawals: &[Withdrawal], read: &Bin) {
+    fn set(&mut self, withdrawals: &[Withdrawal], read: &Bin, connection: u64) {
+        let of = |bin: &Bin, tuple: &Withdrawal| {
+            let count = bin.counts.iter().find(|(warehouse, _)| *warehouse == tuple.warehouse);
+            count.map_or(0, |(_, count)| *count)
+        };
+        let mut added = Vec::new();
         for withdrawal in withdrawals {
-            let before = read.counts.iter().find(|(warehouse, _)| *warehouse == withdrawal.warehouse);
-            let bin = self.bins.entry(group(withdrawal)).or_default();
-            bin.version += 1;
-            if let (Some((_, before)), Some((_, count))) =
-                (before, bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == withdrawal.warehouse))
-            {
-                *count = before - i64::from(withdrawal.count);
-            }
+            let now = self.bins.get(&group(withdrawal)).map_or(0, |bin| of(bin, withdrawal));
+            let units = of(read, withdrawal) - i64::from(withdrawal.count) - now;
+            self.change(withdrawal, units);
+            added.push((*withdrawal, units));
         }
+        self.note(connection, added.into_iter());
     }
 }
 
@@ -155,7 +192,12 @@ impl InventoryStore for Memory {
         }
         let latches = state.bins.keys().map(|key| (*key, tokio::sync::Mutex::default())).collect();
         let witness = Mutex::new(Witness::new(stock, self.world.exact));
-        let table = Arc::new(Table { state: Mutex::new(state), latches, witness, shown: AtomicU64::new(0) });
+        let table = Arc::new(Table {
+            state: Sides::new(&self.world, state),
+            latches,
+            witness,
+            shown: AtomicU64::new(0),
+        });
         locked(&self.tables).insert(place.object("stock"), table);
         Box::pin(async { Ok(()) })
     }
@@ -171,7 +213,7 @@ impl InventoryStore for Memory {
             let doing = "reading the final stock";
             let table = table.ok_or_else(|| gone(doing, "it was never loaded"))?;
             self.is_there(doing)?;
-            let held = locked(&table.state).held();
+            let held = table.state.newest().held();
             table.look(&held);
             Ok(held)
         })
@@ -215,6 +257,8 @@ struct Client {
     plant: Plant,
     /// The connection's number.
     connection: u64,
+    /// The number of the leader that answers.
+    leader: u64,
 }
 
 /// An operation whose answer has not come. Dropped without one, it may or may not have been applied, so that the
@@ -241,8 +285,8 @@ impl Connector for MemoryConnector {
         let table = self.table.clone().ok_or("the stock was never loaded")?;
         let plant = || Plant::new(&self.world, self.world.faults);
         let link = Link::open(plant())?;
-        let (lock, connection) = (self.lock, link.number);
-        Ok(Connection { link, store: Client { table, lock, plant: plant(), connection } })
+        let (lock, connection, leader) = (self.lock, link.number, link.leader());
+        Ok(Connection { link, store: Client { table, lock, plant: plant(), connection, leader } })
     }
 }
 
@@ -257,6 +301,7 @@ impl Operations for Connection {
         let mut pending = self.pending((capture.sku, capture.condition, capture.source));
         let attempt = match self.link.send_change().await {
             Ok(()) => {
+                self.store.leader = self.link.leader();
                 let attempt = self.store.capture(capture, taken).await;
                 self.link.answer_attempt(attempt).await
             }
@@ -275,6 +320,7 @@ impl Operations for Connection {
         locked(&pending.table.witness).sent(release);
         let attempt = match self.link.send_change().await {
             Ok(()) => {
+                self.store.leader = self.link.leader();
                 let attempt = self.store.release(release).await;
                 self.link.answer_attempt(attempt).await
             }
@@ -305,7 +351,7 @@ impl Client {
         if unanswered {
             // as with a slow network: applied, applied later, or not applied, and no client is told which
             match plant.rng.random_range(0..3) {
-                0 => state.add(withdrawals, sign),
+                0 => state.add(withdrawals, sign, self.connection),
                 1 => state.later.push_back(later(true)),
                 _ => {}
             }
@@ -314,10 +360,7 @@ impl Client {
         if hides || late {
             state.later.push_back(later(false));
         } else if !drops {
-            state.add(withdrawals, if twice { 2 * sign } else { sign });
-            if let Some(journal) = &mut state.journal {
-                journal.note(self.connection, (withdrawals.to_vec(), sign));
-            }
+            state.add(withdrawals, if twice { 2 * sign } else { sign }, self.connection);
         }
         Some(if late { Attempt::Failed(Fault::answered("planted: late")) } else { Attempt::Ok })
     }
@@ -341,7 +384,7 @@ impl Client {
     }
 
     fn read(&self, key: Group) -> Bin {
-        locked(&self.table.state).bin(key)
+        self.table.state.at(self.leader).bin(key)
     }
 
     /// Reads, decides and writes in one critical section. A conflict if a version is given and the group has
@@ -353,7 +396,11 @@ impl Client {
         version: Option<u64>,
     ) -> Option<Attempt> {
         let table = Arc::clone(&self.table);
-        let mut state = locked(&table.state);
+        let mut state = table.state.at(self.leader);
+        if !self.plant.world.commits_at(self.leader) {
+            // its connection is lost, and nobody is told
+            return Some(Attempt::Conflict);
+        }
         let bin = state.bin((capture.sku, capture.condition, capture.source));
         if version.is_some_and(|version| version != bin.version) {
             return Some(Attempt::Conflict);
@@ -375,7 +422,10 @@ impl Client {
                     return Attempt::Refused;
                 }
                 self.plant.give_way().await;
-                locked(&self.table.state).set(taken, &bin);
+                if !self.plant.world.commits_at(self.leader) {
+                    return Attempt::Conflict;
+                }
+                self.table.state.at(self.leader).set(taken, &bin, self.connection);
                 Attempt::Ok
             }
             Lock::Soft => {
@@ -399,7 +449,7 @@ impl Client {
         let withdrawal = Withdrawal { sku, warehouse, condition, source, count: units };
         let done = {
             let table = Arc::clone(&self.table);
-            let mut state = locked(&table.state);
+            let mut state = table.state.at(self.leader);
             // applies the delayed changes that are due, as every operation does
             state.bin((sku, condition, source));
             self.apply(&mut state, &[withdrawal], 1)

@@ -14,6 +14,7 @@ mod parcels;
 mod queue;
 mod records;
 pub mod selftest;
+mod sides;
 mod transactions;
 mod witness;
 mod world;
@@ -77,6 +78,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("staged, and committed in one critical section"),
     refresh: NO_REFRESH,
     tls: acidtest_model::NO_NETWORK,
+    replication: &[],
     lock_service: false,
     processes: Support::No("it is the memory of one process"),
     durability_of_data: false,
@@ -220,6 +222,21 @@ impl Memory {
     /// Whether another server answers after an outage.
     pub(crate) fn fails_over(&self) -> bool {
         self.world.faults.fails_over
+    }
+
+    /// Whether it is a cluster, and a replica has been promoted in it.
+    pub(crate) fn promotes(&self) -> bool {
+        self.world.faults.is_cluster()
+    }
+
+    /// Waits until a cluster is whole, and keeps it so until [`Memory::let_go`].
+    pub(crate) async fn calm(&self) {
+        self.world.calm().await;
+    }
+
+    /// Lets leaders of a cluster be lost again.
+    pub(crate) fn let_go(&self) {
+        self.world.let_go();
     }
 
     /// Tells this trial, or none, of outages from now on, as a run tells its trials of crashes.

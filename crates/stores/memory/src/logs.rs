@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     mem,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -22,19 +22,20 @@ use crate::{
     Bug, LATER, Memory, answered,
     crash::{Forgotten, Journal},
     faults::Plant,
+    sides::{Replicated, Side, Sides},
     world::{Link, World, locked},
 };
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    state: Mutex<State>,
+    state: Sides<State>,
     witness: Mutex<Witness>,
     /// Violations that an audit must see, counted when the final entries were read last: a kill since then has nothing to do with
     /// them.
     shown: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     rows: Vec<Row>,
     /// Rows on their way, with the time at which they come.
@@ -54,17 +55,22 @@ struct Witness(BTreeMap<Id, (Entry, Option<bool>)>);
 impl Table {
     fn new(world: &Arc<World>) -> Self {
         let state = State { rows: Vec::new(), later: Vec::new(), journal: Journal::new(world) };
-        Self { state: Mutex::new(state), witness: Mutex::default(), shown: AtomicU64::new(0) }
+        Self { state: Sides::new(world, state), witness: Mutex::default(), shown: AtomicU64::new(0) }
     }
 
     /// The locked state, after all rows have come that are due by now.
-    fn settled(&self) -> MutexGuard<'_, State> {
-        let mut state = locked(&self.state);
+    fn settled(&self) -> Side<'_, State> {
+        self.settled_at(u64::MAX)
+    }
+
+    /// The same as the leader of this number has it.
+    fn settled_at(&self, leader: u64) -> Side<'_, State> {
+        let mut state = self.state.at(leader);
         state.forget();
         let now = Instant::now();
         for (due, rows) in mem::take(&mut state.later) {
             if due <= now {
-                state.store(rows);
+                state.store(rows, 0);
             } else {
                 state.later.push((due, rows));
             }
@@ -99,14 +105,29 @@ impl Table {
     }
 }
 
+impl Replicated for State {
+    fn forget(&mut self) {
+        Self::forget(self);
+    }
+
+    fn keep(&mut self) {
+        self.journal.keep();
+    }
+
+    fn promote(&mut self) {}
+}
+
 impl State {
     /// Stores what is not there yet: ids are unique.
-    fn store(&mut self, rows: Vec<Row>) {
+    fn store(&mut self, rows: Vec<Row>, connection: u64) {
+        let mut stored = Vec::new();
         for row in rows {
             if !self.rows.iter().rev().any(|(id, _)| *id == row.0) {
+                stored.push(row.1.id);
                 self.rows.push(row);
             }
         }
+        self.journal.note(connection, stored);
     }
 
     /// Forgets what a kill has cost.
@@ -229,16 +250,14 @@ impl Connection {
         let is_unanswered = self.plant.is_unanswered();
         let fate = if is_unanswered { self.plant.rng.random_range(0..3) } else { 0 };
         let is_twice = self.plant.strikes(Bug::ApplyTwice);
-        let mut state = self.table.settled();
+        let mut state = self.table.settled_at(self.link.leader());
         match fate {
             _ if is_refused => state.later.push((due, rows)),
             0 => {
-                let ids = rows.iter().map(|(_, entry)| entry.id).collect();
                 let again = rows.last().cloned().filter(|_| is_twice);
-                state.store(rows);
+                state.store(rows, self.link.number);
                 // as a table does that lacks its unique index
                 state.rows.extend(again);
-                state.journal.note(self.link.number, ids);
             }
             1 => state.later.push((due, rows)),
             _ => {}

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -24,6 +24,7 @@ use crate::{
     crash::{Forgotten, Journal},
     faults::Plant,
     gone,
+    sides::{Replicated, Side, Sides},
     witness::{Known, Parcels as Witness},
     world::{Link, World, locked},
 };
@@ -34,14 +35,14 @@ const LATCHES: u64 = 64;
 /// The scans of one trial, or of several in turn that only read them.
 #[derive(Debug)]
 pub(crate) struct Table {
-    state: Mutex<State>,
+    state: Sides<State>,
     latches: Vec<tokio::sync::Mutex<()>>,
     witness: Mutex<Witness>,
     /// Violations that an audit must see, counted when the final scans were read last: a kill since then has nothing to do with them.
     shown: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     /// The rows of each parcel, in the order of their coming.
     parcels: BTreeMap<u64, Vec<Row>>,
@@ -54,7 +55,7 @@ struct State {
 }
 
 /// What is done at a later time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Later {
     /// These rows come to be seen.
     Rows(Vec<Row>),
@@ -82,24 +83,38 @@ impl Row {
 
 impl Table {
     /// The locked state, after all delayed operations that are due by now, and a kill's damage.
-    fn settled(&self) -> MutexGuard<'_, State> {
-        let mut state = locked(&self.state);
+    fn settled(&self) -> Side<'_, State> {
+        self.settled_at(u64::MAX)
+    }
+
+    /// The same as the leader of this number has it.
+    fn settled_at(&self, leader: u64) -> Side<'_, State> {
+        let mut side = self.state.at(leader);
+        let state = &mut *side;
         state.forget();
         while state.later.front().is_some_and(|(due, _)| *due <= Instant::now()) {
             let Some((_, later)) = state.later.pop_front() else { break };
+            let mut ids = Vec::new();
             match later {
-                Later::Rows(rows) => rows.into_iter().for_each(|row| state.store(row)),
+                Later::Rows(rows) => {
+                    for row in rows {
+                        ids.push(row.id);
+                        state.store(row);
+                    }
+                }
                 Later::Scans(scans) => {
                     for scan in scans {
                         if let Some(count) = state.next(&scan) {
                             let row = state.row(scan, count);
+                            ids.push(row.id);
                             state.store(row);
                         }
                     }
                 }
             }
+            state.journal.note(0, ids);
         }
-        state
+        side
     }
 
     /// The number of violations that an audit of this trial must see.
@@ -112,6 +127,18 @@ impl Table {
         let shown = locked(&self.witness).shown(state.parcels.values().flatten());
         self.shown.store(shown, Relaxed);
     }
+}
+
+impl Replicated for State {
+    fn forget(&mut self) {
+        Self::forget(self);
+    }
+
+    fn keep(&mut self) {
+        self.journal.keep();
+    }
+
+    fn promote(&mut self) {}
 }
 
 impl State {
@@ -183,7 +210,12 @@ impl ParcelsStore for Memory {
         }
         let witness = Mutex::new(Witness::over(state.parcels.values().flatten(), self.world.exact));
         let latches = (0..LATCHES).map(|_| tokio::sync::Mutex::default()).collect();
-        let table = Arc::new(Table { state: Mutex::new(state), latches, witness, shown: AtomicU64::new(0) });
+        let table = Arc::new(Table {
+            state: Sides::new(&self.world, state),
+            latches,
+            witness,
+            shown: AtomicU64::new(0),
+        });
         locked(&self.parcels).insert(place.object("scans"), table);
         Box::pin(async { Ok(()) })
     }
@@ -276,12 +308,17 @@ impl Connection {
             }
         }
         let count = |state: &State| scans.iter().map(|scan| state.next(scan)).collect::<Vec<_>>();
-        let mut counts = count(&table.settled());
+        let leader = self.link.leader();
+        let mut counts = count(&table.settled_at(leader));
         if self.lock != Lock::Native {
             self.plant.give_way().await;
         }
         let done = {
-            let mut state = table.settled();
+            let mut state = table.settled_at(leader);
+            if !self.plant.world.commits_at(leader) {
+                // its connection is lost, and nobody is told
+                return Attempt::Conflict;
+            }
             match self.lock {
                 Lock::Native => counts = count(&state),
                 Lock::Soft if counts != count(&state) => return Attempt::Conflict,
@@ -488,7 +525,7 @@ impl Connection {
         }
         {
             let table = Arc::clone(&self.table);
-            let state = table.settled();
+            let state = table.settled_at(self.link.leader());
             let rows = rows(&state);
             self.read(&state, rows.into_iter(), found);
         }
@@ -496,7 +533,7 @@ impl Connection {
         let attempt = answered(done).await;
         let attempt = self.link.answer_attempt(attempt).await;
         self.link.note(|| format!("{attempt:?}: found {:?}", found.each()));
-        if attempt == Attempt::Ok {
+        if attempt == Attempt::Ok && !self.link.is_doubtful() {
             locked(&self.table.witness).read(&known, found.each());
         }
         attempt

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     mem,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -27,6 +27,7 @@ use crate::{
     crash::{Forgotten, Journal},
     faults::Plant,
     gone,
+    sides::{Replicated, Side, Sides},
     witness::{Delivered, Queue as Witness},
     world::{Link, World, locked},
 };
@@ -46,12 +47,12 @@ const CONSUMER_LOST: &str = "planted: the consumer is lost";
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    state: Mutex<State>,
+    state: Sides<State>,
     arrived: Notify,
     witness: Mutex<Witness>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     /// Messages to deliver, by arrival number; a message that is put back returns to its old place.
     ready: BTreeMap<u64, Letter>,
@@ -62,14 +63,14 @@ struct State {
     returning: Vec<(Instant, u64, Letter)>,
     /// Messages that have arrived so far.
     arrivals: u64,
-    /// Bodies of messages on their way, with the time at which they arrive.
-    later: VecDeque<(Instant, Vec<u8>)>,
+    /// Bodies of messages on their way, those that come together, with the time at which they arrive.
+    later: VecDeque<(Instant, Vec<Vec<u8>>)>,
     /// What was written since the last kill.
     journal: Option<Journal<Change>>,
 }
 
 /// What producers and consumers have changed, as far as the planted bug forgets it, or brings it back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Change {
     /// Messages came together, with these arrival numbers.
     Published(Vec<u64>),
@@ -77,13 +78,15 @@ enum Change {
     Removed(u64, Letter),
     /// A message was handed to a consumer that is to acknowledge it.
     HandedOut(u64),
+    /// A message was handed to a consumer that is not, and removed.
+    Taken(u64, Letter),
 }
 
 impl Change {
     fn parts(&self) -> usize {
         match self {
             Self::Published(arrivals) => arrivals.len(),
-            Self::Removed(..) | Self::HandedOut(_) => 1,
+            Self::Removed(..) | Self::HandedOut(_) | Self::Taken(..) => 1,
         }
     }
 
@@ -93,6 +96,7 @@ impl Change {
             Self::Published(_) => !Bug::QUEUE_AT_A_KILL.contains(&bug),
             Self::Removed(..) => bug == Bug::BringBack,
             Self::HandedOut(_) => bug == Bug::ForgetHeld,
+            Self::Taken(..) => false,
         }
     }
 }
@@ -107,17 +111,23 @@ impl Queue {
     fn new(world: &Arc<World>) -> Self {
         let exact = world.exact;
         let state = State { journal: Some(Journal::new(world)), ..State::default() };
-        Self { state: Mutex::new(state), arrived: Notify::new(), witness: Mutex::new(Witness::new(exact)) }
+        let (state, witness) = (Sides::new(world, state), Mutex::new(Witness::new(exact)));
+        Self { state, arrived: Notify::new(), witness }
     }
 
     /// The locked state, after all arrivals and returns that are due by now.
-    fn settled(&self) -> MutexGuard<'_, State> {
-        let mut state = locked(&self.state);
+    fn settled(&self) -> Side<'_, State> {
+        self.settled_at(u64::MAX)
+    }
+
+    /// The same as the leader of this number has it.
+    fn settled_at(&self, leader: u64) -> Side<'_, State> {
+        let mut state = self.state.at(leader);
         state.forget();
         let now = Instant::now();
         while state.later.front().is_some_and(|(due, _)| *due <= now) {
-            let Some((_, body)) = state.later.pop_front() else { break };
-            state.add(body);
+            let Some((_, bodies)) = state.later.pop_front() else { break };
+            state.add_all(bodies, 0);
         }
         for (due, arrival, letter) in mem::take(&mut state.returning) {
             if due <= now {
@@ -135,7 +145,37 @@ impl Queue {
     }
 }
 
+impl Replicated for State {
+    fn forget(&mut self) {
+        Self::forget(self);
+    }
+
+    fn keep(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.keep();
+        }
+    }
+
+    fn promote(&mut self) {
+        // it does not know who was handed what, and says of all that they may have been
+        for (arrival, (_, letter)) in mem::take(&mut self.out) {
+            self.ready.insert(arrival, letter);
+        }
+        for (_, arrival, letter) in mem::take(&mut self.returning) {
+            self.ready.insert(arrival, letter);
+        }
+        self.ready.values_mut().for_each(|letter| letter.redelivered = true);
+    }
+}
+
 impl State {
+    /// Adds messages that come together.
+    fn add_all(&mut self, bodies: impl IntoIterator<Item = Vec<u8>>, connection: u64) {
+        let before = self.arrivals;
+        bodies.into_iter().for_each(|body| self.add(body));
+        self.note(connection, Change::Published((before + 1..=self.arrivals).collect()));
+    }
+
     fn add(&mut self, body: Vec<u8>) {
         self.arrivals += 1;
         self.ready.insert(self.arrivals, Letter { body, redelivered: false });
@@ -143,7 +183,10 @@ impl State {
 
     /// Keeps in mind what was changed by a connection.
     fn note(&mut self, connection: u64, change: Change) {
-        let is_kept = |journal: &&mut Journal<Change>| journal.bug().is_some_and(|bug| change.is_for(bug));
+        let is_kept = |journal: &&mut Journal<Change>| {
+            let is_logged = !matches!(change, Change::HandedOut(_));
+            (journal.loses_its_end() && is_logged) || journal.bug().is_some_and(|bug| change.is_for(bug))
+        };
         if let Some(journal) = self.journal.as_mut().filter(is_kept) {
             journal.note(connection, change);
         }
@@ -158,12 +201,17 @@ impl State {
                 Forgotten::Whole(Change::Published(arrivals))
                 | Forgotten::Half(Change::Published(arrivals)) => {
                     let parts = if whole { arrivals.len() } else { arrivals.len() / 2 };
+                    let is_end = self.journal.as_ref().is_some_and(Journal::loses_its_end);
                     for arrival in &arrivals[..parts] {
                         self.ready.remove(arrival);
+                        if is_end {
+                            self.out.remove(arrival);
+                            self.returning.retain(|(_, each, _)| each != arrival);
+                        }
                     }
                 }
-                Forgotten::Whole(Change::Removed(arrival, letter))
-                | Forgotten::Half(Change::Removed(arrival, letter)) => {
+                Forgotten::Whole(Change::Removed(arrival, letter) | Change::Taken(arrival, letter))
+                | Forgotten::Half(Change::Removed(arrival, letter) | Change::Taken(arrival, letter)) => {
                     self.ready.insert(arrival, Letter { redelivered: true, ..letter });
                 }
                 Forgotten::Whole(Change::HandedOut(arrival))
@@ -177,8 +225,7 @@ impl State {
     }
 
     fn add_later(&mut self, bodies: impl IntoIterator<Item = Vec<u8>>) {
-        let due = Instant::now() + LATER;
-        self.later.extend(bodies.into_iter().map(|body| (due, body)));
+        self.later.push_back((Instant::now() + LATER, bodies.into_iter().collect()));
     }
 
     /// Makes ready again the oldest message that is held by a connection other than `but`.
@@ -314,7 +361,9 @@ impl queue::Connector for Connector {
         let link = Link::of_queue(self.plant(is_calm), is_calm)?;
         let (number, plant) = (link.number, self.plant(is_calm));
         let (fetched, held) = (VecDeque::new(), Vec::new());
-        let client = Client { queue, number, plant, wanted: self.wanted, fetched, held, stopped: false };
+        let leader = link.leader();
+        let client =
+            Client { queue, number, leader, plant, wanted: self.wanted, fetched, held, stopped: false };
         let by = (!is_edge).then_some(number);
         let (taken, unwritten, progress) = (Vec::new(), Vec::new(), AckProgress { handed: 0, read: 0 });
         Ok(Subscriber { link, client, by, taken, unwritten, progress, asked: false })
@@ -395,7 +444,7 @@ impl Publisher {
     fn arrive(&mut self) {
         let queue = Arc::clone(&self.queue);
         {
-            let mut state = queue.settled();
+            let mut state = queue.settled_at(self.link.leader());
             let written = mem::take(&mut self.written);
             let batches = match self.ack {
                 Ack::Transaction => vec![written],
@@ -421,7 +470,7 @@ impl Publisher {
     /// the first on, may arrive; of a transaction all or none.
     fn give_up(&mut self) {
         let queue = Arc::clone(&self.queue);
-        let mut state = queue.settled();
+        let mut state = queue.settled_at(self.link.leader());
         let fate = FATES[self.plant.rng.random_range(0..FATES.len())].max(self.cut.unwrap_or(Fate::Arrives));
         let bodies: Vec<Vec<u8>> = self.written.drain(..).map(|(_, body)| body).collect();
         let arrives = match self.ack {
@@ -457,7 +506,7 @@ impl Publisher {
 
 fn end(state: &mut State, fate: Fate, bodies: impl IntoIterator<Item = Vec<u8>>) {
     match fate {
-        Fate::Arrives => bodies.into_iter().for_each(|body| state.add(body)),
+        Fate::Arrives => state.add_all(bodies, 0),
         Fate::ArrivesLater => state.add_later(bodies),
         Fate::IsLost => {}
     }
@@ -658,7 +707,7 @@ impl Subscriber {
         let written = mem::take(&mut self.unwritten);
         locked(&self.client.queue.witness).acknowledging(&written);
         self.progress.handed += written.len() as u64;
-        let arrives = !self.link.is_lost();
+        let arrives = !self.link.is_lost() && !self.link.is_withheld();
         self.link.note(|| {
             let written: Vec<String> = written.iter().map(|body| shown(body)).collect();
             format!("wrote acknowledgements of {}: they arrive: {arrives}", written.join(", "))
@@ -679,6 +728,8 @@ impl Subscriber {
 struct Client {
     queue: Arc<Queue>,
     number: u64,
+    /// The number of the leader that answers.
+    leader: u64,
     plant: Plant,
     wanted: Requirements,
     /// Messages that were handed out to this connection and that the client has not taken yet.
@@ -699,7 +750,7 @@ impl Client {
         if self.fetched.is_empty() && !self.stopped {
             let room = (self.wanted.delivery.prefetch as usize).saturating_sub(self.held.len());
             let queue = Arc::clone(&self.queue);
-            let mut state = queue.settled();
+            let mut state = queue.settled_at(self.leader);
             if self.acknowledges() && self.plant.happens(self.plant.faults.redeliveries) {
                 state.take_back(self.number);
             }
@@ -709,6 +760,8 @@ impl Client {
                 if self.acknowledges() {
                     state.out.insert(arrival, (self.number, letter.clone()));
                     state.note(self.number, Change::HandedOut(arrival));
+                } else {
+                    state.note(self.number, Change::Taken(arrival, letter.clone()));
                 }
                 self.fetched.push_back((arrival, letter));
             }
@@ -770,7 +823,7 @@ impl Client {
 
     /// Acknowledges the first messages that are held. Returns false if one of them had been handed out again meanwhile.
     fn acknowledge(&mut self, messages: usize) -> bool {
-        let mut state = locked(&self.queue.state);
+        let mut state = self.queue.state.at(self.leader);
         let mut all = true;
         for (arrival, letter) in self.held.drain(..messages.min(self.held.len())) {
             if state.out.get(&arrival).is_none_or(|(owner, _)| *owner != self.number) {
@@ -795,7 +848,7 @@ impl Drop for Client {
         let late = self.plant.faults.cuts > 0.0 && self.plant.rng.random();
         let back = Instant::now() + UNNOTICED;
         {
-            let mut state = locked(&self.queue.state);
+            let mut state = self.queue.state.at(self.leader);
             for (arrival, letter) in self.held.drain(..).chain(self.fetched.drain(..)) {
                 if state.out.get(&arrival).is_none_or(|(owner, _)| *owner != self.number) {
                     continue;

@@ -5,7 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     mem, slice,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -26,6 +26,7 @@ use crate::{
     crash::{Forgotten, Journal},
     faults::Plant,
     gone,
+    sides::{Replicated, Side, Sides},
     witness::{self, RecordVersion, Records as Witness},
     world::{Link, World, locked},
 };
@@ -37,14 +38,14 @@ const LATCHES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Table {
     layout: Layout,
-    state: Mutex<State>,
+    state: Sides<State>,
     latches: Vec<tokio::sync::Mutex<()>>,
     witness: Mutex<Witness>,
     /// Violations that an audit must see in the last trial over these records, counted when its final state was read.
     shown: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     rows: BTreeMap<String, Row>,
     /// Rows that [`Bug::DoubleInsert`] has inserted a second time.
@@ -127,8 +128,13 @@ impl PendingWrite {
 
 impl Table {
     /// The locked state, after all delayed operations that are due by now.
-    fn settled(&self, world: &Arc<World>) -> MutexGuard<'_, State> {
-        let mut state = locked(&self.state);
+    fn settled(&self, world: &Arc<World>) -> Side<'_, State> {
+        self.settled_at(world, u64::MAX)
+    }
+
+    /// The same as the leader of this number has it.
+    fn settled_at(&self, world: &Arc<World>, leader: u64) -> Side<'_, State> {
+        let mut state = self.state.at(leader);
         state.settle(&self.layout, world);
         state
     }
@@ -145,6 +151,20 @@ impl Table {
         self.shown.store(witness.shown(state.told(&self.layout)), Relaxed);
         *witness = Witness::over(state.told(&self.layout), witness.is_exact());
     }
+}
+
+impl Replicated for State {
+    fn forget(&mut self) {
+        Self::forget(self);
+    }
+
+    fn keep(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.keep();
+        }
+    }
+
+    fn promote(&mut self) {}
 }
 
 impl State {
@@ -362,7 +382,7 @@ impl RecordsStore for Memory {
         }
         let latches = (0..LATCHES).map(|_| tokio::sync::Mutex::default()).collect();
         let witness = Mutex::new(Witness::over(state.told(layout), self.world.exact));
-        let (state, shown) = (Mutex::new(state), AtomicU64::new(0));
+        let (state, shown) = (Sides::new(&self.world, state), AtomicU64::new(0));
         let table = Arc::new(Table { layout: *layout, state, latches, witness, shown });
         locked(&self.records).insert(place.object("records"), table);
         Box::pin(async { Ok(()) })
@@ -420,6 +440,8 @@ struct Client {
     plant: Plant,
     /// The connection's number.
     connection: u64,
+    /// The number of the leader that answers.
+    leader: u64,
 }
 
 /// An operation whose answer has not come. Dropped without one, it may or may not have been applied, so that the
@@ -440,16 +462,19 @@ impl Drop for Pending {
 
 impl Pending {
     /// Tells the witness the outcome that the client is told.
-    fn end(&mut self, attempt: &Attempt, found: &[Found]) {
+    fn end(&mut self, attempt: &Attempt, found: &[Found], is_doubtful: bool) {
         let mut witness = locked(&self.table.witness);
         match attempt {
             Attempt::Ok => {
                 for (request, found) in self.requests.iter().zip(found) {
-                    witness.acknowledged(request, &found.versions(&self.table.layout), found.written);
+                    let versions = if is_doubtful { None } else { Some(found.versions(&self.table.layout)) };
+                    witness.acknowledged(request, versions.as_deref(), found.written);
                 }
             }
             Attempt::Refused => {
-                witness.refused(&self.requests);
+                if !is_doubtful {
+                    witness.refused(&self.requests);
+                }
                 witness.failed(&self.requests);
             }
             Attempt::Conflict | Attempt::Failed(_) => witness.failed(&self.requests),
@@ -466,8 +491,9 @@ impl Connector for MemoryConnector {
         let table = self.table.clone().ok_or("the records were never loaded")?;
         let plant = || Plant::new(&self.world, self.world.faults);
         let link = Link::open(plant())?;
-        let (wanted, connection) = (self.wanted, link.number);
-        Ok(Connection { link, store: Client { table, wanted, plant: plant(), connection }, begun: None })
+        let (wanted, connection, leader) = (self.wanted, link.number, link.leader());
+        let store = Client { table, wanted, plant: plant(), connection, leader };
+        Ok(Connection { link, store, begun: None })
     }
 }
 
@@ -491,6 +517,7 @@ impl Connection {
         let sent = if changes { self.link.send_change().await } else { self.link.send().await };
         let attempt = match sent {
             Ok(()) => {
+                self.store.leader = self.link.leader();
                 let attempt = self.store.perform(requests, &mut found).await;
                 self.link.answer_attempt(attempt).await
             }
@@ -500,7 +527,7 @@ impl Connection {
             found.answer(&layout, answer);
         }
         self.link.note(|| shown(requests, &found, &layout, &attempt));
-        pending.end(&attempt, &found);
+        pending.end(&attempt, &found, self.link.is_doubtful());
         if attempt == Attempt::Conflict {
             self.begun = Some(mem::take(&mut pending.requests));
         }
@@ -555,20 +582,26 @@ impl Client {
         let mut staged = PendingWrite::default();
         if gives_way {
             for (request, found) in requests.iter().zip(found.iter_mut()) {
-                if let Err(end) = self.step(&table.settled(&self.plant.world), &mut staged, request, found) {
+                if let Err(end) =
+                    self.step(&table.settled_at(&self.plant.world, self.leader), &mut staged, request, found)
+                {
                     return end;
                 }
                 self.plant.give_way().await;
             }
         }
         let done = {
-            let mut state = table.settled(&self.plant.world);
+            let mut state = table.settled_at(&self.plant.world, self.leader);
             if !gives_way {
                 for (request, found) in requests.iter().zip(found) {
                     if let Err(end) = self.step(&state, &mut staged, request, found) {
                         return end;
                     }
                 }
+            }
+            if !staged.written.is_empty() && !self.plant.world.commits_at(self.leader) {
+                // its connection is lost, and nobody is told
+                return Attempt::Conflict;
             }
             if self.is_validated() && !staged.is_current(&state) {
                 return Attempt::Conflict;

@@ -4,7 +4,7 @@
 use std::{convert::Infallible, sync::Arc, thread, time::Duration};
 
 use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, Trial};
-use acidtest_model::{EffectiveDurability, Lock, StoreError};
+use acidtest_model::{EffectiveDurability, Lock, Replication, StoreError};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Restart, ReusableData, Store, TrialSetup, Values, Workload,
     WorkloadKind, WorkloadTrial, inventory, join, logs, parcels, queue, records, transactions,
@@ -156,6 +156,28 @@ impl Case {
         cases.extend(["read-committed", "repeatable-read", "serializable"].map(Self::transactions));
         cases.extend([0.05, 0.5].map(|share| transactions().with(Faults::unanswered(share))));
         cases.extend(Self::killed());
+        cases.extend(Self::promoted());
+        cases
+    }
+
+    /// Clusters whose leaders are lost or cut off: correct ones of each level, and those that have less than a quorum had confirmed.
+    fn promoted() -> Vec<Self> {
+        let reads = Self::records("read:3+update:1", 1);
+        let mut cases = Vec::new();
+        for each in [
+            Self::inventory(),
+            Self::records("read:1+update:1+insert:1+rmw:1", 4),
+            Self::queue(r#""in_flight": 4"#),
+            Self::logs(4),
+            Self::parcels(3),
+            Self::transactions("default"),
+        ] {
+            let correct = [Replication::Async, Replication::Quorum].map(Faults::cluster);
+            let bugs = [Bug::LoseLast, Bug::SplitBrain];
+            let broken = bugs.map(|bug| Faults::cluster(Replication::Quorum).with(bug));
+            cases.extend(correct.into_iter().chain(broken).map(|faults| each.clone().with(faults)));
+        }
+        cases.extend([reads, Self::parcels(1)].map(|case| case.with(Faults::bug(Bug::StaleLeader))));
         cases
     }
 
@@ -229,10 +251,11 @@ impl Case {
         Self { replayed: true, ..self }
     }
 
-    /// Whether the right verdict is broken: a bug is planted or the lock mode promises nothing. Else it is holds.
+    /// Whether the right verdict is broken: a bug is planted, or the lock mode or a cluster's replication promises nothing. Else it
+    /// is holds.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.faults.bug.is_some() || !self.lock.promises()
+        self.faults.bug.is_some() || !self.lock.promises() || self.faults.without().is_some()
     }
 
     /// The case in a few words, for reports.
@@ -240,8 +263,12 @@ impl Case {
     pub fn meaning(&self) -> String {
         let transaction = self.values.get("transaction").and_then(serde_json::Value::as_u64).unwrap_or(1);
         let what = match (self.faults.bug, self.faults.unanswered > 0.0) {
+            (Some(bug), _) if self.faults.is_cluster() => format!("a cluster {}", bug.meaning()),
             (Some(bug), _) => bug.meaning().to_owned(),
             (None, true) => format!("correct, {}", self.faults),
+            (None, false) if self.faults.is_cluster() => {
+                format!("correct cluster, replication {}", self.faults.replication.name())
+            }
             (None, false) if self.faults.outages => "correct, killed again and again".to_owned(),
             (None, false) if self.replayed || self.is_queue() => "correct".to_owned(),
             (None, false) if self.workload.name == transactions::KIND.name => "correct".to_owned(),
@@ -263,6 +290,11 @@ impl Case {
             },
             (false, several) => format!("{what}, {several} a transaction"),
         }
+    }
+
+    /// The guarantees that it does without.
+    fn without(&self, workload: &dyn Workload) -> Vec<&'static str> {
+        workload.spec().without(self.lock).into_iter().chain(self.faults.without()).collect()
     }
 
     fn is_queue(&self) -> bool {
@@ -288,19 +320,27 @@ pub struct DrivenTrial {
     pub restarted: bool,
     /// Whether another server answered after a kill that was told of.
     pub failed_over: bool,
+    /// Whether a replica was promoted, or its promotion was about to come.
+    pub promoted: bool,
     /// The number of violations that the audit must see.
     pub shown: u64,
 }
 
 impl DrivenTrial {
     /// Judges anew, as a run does, what was audited of a store that had restarted unasked, or in whose place another one answers,
-    /// where the cell does `without` these guarantees. The one keeps nothing over a restart, or need not; the other had all.
+    /// or in which a replica was promoted, where the cell does `without` these guarantees. The first keeps nothing over a restart, or
+    /// need not; the second had all.
     pub fn cross_restart(&mut self, without: &[impl AsRef<str>]) {
         if self.restarted {
             let restart = Restart { keeps: EffectiveDurability::None, is_same: true, suspected: None };
             self.audited.audit.across_restart(restart, without);
         } else if self.failed_over {
             self.audited.audit.across_failover(EffectiveDurability::Disk, without);
+        } else if self.promoted {
+            // some of the leaders were cut off
+            self.audited.audit.across_split();
+            self.audited.audit.across_epochs(without);
+            self.audited.audit.across_promotion(without);
         }
     }
 }
@@ -347,12 +387,14 @@ pub async fn drive(
     load: Load,
     DriveOptions { clients, clock, halt }: DriveOptions,
 ) -> Result<DrivenTrial, SelftestError> {
+    store.calm().await;
     if !is_left {
         trial.load(store, place, &LoadProgress::default()).await?;
     }
     let (before, kills, life) = (store.strikes(), store.kills(), store.identity().await?);
     let tasks = (0..clients).map(|_| trial.client(store, place)).collect::<Result<Vec<_>, _>>()?;
     store.tell_of_crashes(Some(Arc::clone(&trial)));
+    store.let_go();
     let measured = match clock {
         Clock::Simulated => {
             let trial = Trial::simulated(load, clients as usize);
@@ -365,7 +407,11 @@ pub async fn drive(
         Clock::System => Trial::new(load, clients as usize).run(tasks),
     };
     let audited = match measured {
-        Ok(measurement) => Ok((measurement, trial.audit(Ok(store), place).await)),
+        Ok(measurement) => {
+            // a cluster is audited once it is whole
+            store.calm().await;
+            Ok((measurement, trial.audit(Ok(store), place).await))
+        }
         Err(error) => Err(error),
     };
     // it may be killed between the last operation and the audit
@@ -374,7 +420,8 @@ pub async fn drive(
     let is_another = store.identity().await? != life;
     let (restarted, failed_over) = (store.is_unasked() && is_another, store.fails_over() && is_another);
     let (struck, kills, shown) = (store.strikes() - before, store.kills() - kills, store.shown(place));
-    Ok(DrivenTrial { measurement, audited, struck, kills, restarted, failed_over, shown })
+    let promoted = store.promotes() && kills > 0;
+    Ok(DrivenTrial { measurement, audited, struck, kills, restarted, failed_over, promoted, shown })
 }
 
 /// Runs a task on a new thread by this clock. By the simulated one, time passes only while all of the task waits.
@@ -471,7 +518,7 @@ impl Case {
         let load = Load { spans: spec.spans, scheduled, ..load };
         let way = DriveOptions { clients, clock: Clock::Simulated, halt: None };
         let mut driven = drive(store, trial, &place, is_left, load, way).await?;
-        driven.cross_restart(&spec.without(self.lock));
+        driven.cross_restart(&self.without(&*workload));
         Ok(driven)
     }
 }

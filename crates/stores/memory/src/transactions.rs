@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -26,6 +26,7 @@ use crate::{
     crash::{Forgotten, Journal},
     faults::Plant,
     gone,
+    sides::{Replicated, Side, Sides},
     witness::transactions::Witness,
     world::{Link, World, locked},
 };
@@ -91,13 +92,13 @@ struct Version {
 #[derive(Debug)]
 pub(crate) struct Table {
     layout: Layout,
-    state: Mutex<State>,
+    state: Sides<State>,
     witness: Mutex<Witness>,
     /// Violations that an audit must see, counted when the final state was read.
     shown: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     /// The number of commits so far.
     commits: u64,
@@ -128,6 +129,23 @@ struct Staged {
     /// What it read, with the commit that had made it.
     reads: Vec<(Object, u64)>,
     writes: Vec<(Object, Effect)>,
+}
+
+impl Replicated for State {
+    fn forget(&mut self) {
+        Self::forget(self);
+    }
+
+    fn keep(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.keep();
+        }
+    }
+
+    fn promote(&mut self) {
+        self.locks.clear();
+        self.pending.clear();
+    }
 }
 
 impl State {
@@ -197,6 +215,7 @@ impl State {
     /// Forgets what a kill has cost. A write stays that later ones were made upon.
     fn forget(&mut self) {
         let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Vec::len));
+        let mut undone = BTreeSet::new();
         for forgotten in forgotten.into_iter().flatten() {
             let whole = matches!(forgotten, Forgotten::Whole(_));
             let (Forgotten::Whole(changes) | Forgotten::Half(changes)) = forgotten;
@@ -205,11 +224,16 @@ impl State {
                 let Some(versions) = self.objects.get_mut(&object) else { continue };
                 if versions.len() > 1 && versions.back().is_some_and(|last| last.commit == commit) {
                     versions.pop_back();
-                    self.commits += 1;
-                    if let Some(last) = versions.back().cloned() {
-                        versions.push_back(Version { commit: self.commits, ..last });
-                    }
+                    undone.insert(object);
                 }
+            }
+        }
+        // whoever has read what is undone, or the same before it, is in conflict
+        self.commits += u64::from(!undone.is_empty());
+        for object in undone {
+            let Some(versions) = self.objects.get_mut(&object) else { continue };
+            if let Some(last) = versions.back().cloned() {
+                versions.push_back(Version { commit: self.commits, ..last });
             }
         }
     }
@@ -227,8 +251,13 @@ impl State {
 }
 
 impl Table {
-    fn settled(&self) -> MutexGuard<'_, State> {
-        let mut state = locked(&self.state);
+    fn settled(&self) -> Side<'_, State> {
+        self.settled_at(u64::MAX)
+    }
+
+    /// The state as the leader of this number has it.
+    fn settled_at(&self, leader: u64) -> Side<'_, State> {
+        let mut state = self.state.at(leader);
         state.settle();
         state
     }
@@ -291,7 +320,7 @@ impl TransactionsStore for Memory {
         let state = State { journal: Some(Journal::new(&self.world)), ..State::of(layout) };
         let table = Table {
             layout: *layout,
-            state: Mutex::new(state),
+            state: Sides::new(&self.world, state),
             witness: Mutex::new(Witness::new(self.world.exact)),
             shown: AtomicU64::new(0),
         };
@@ -399,9 +428,10 @@ struct Open<'a> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        let mut state = locked(&self.table.state);
-        state.locks.retain(|_, connection| *connection != self.connection);
-        state.pending.remove(&self.connection);
+        self.table.state.each(|state| {
+            state.locks.retain(|_, connection| *connection != self.connection);
+            state.pending.remove(&self.connection);
+        });
     }
 }
 
@@ -431,16 +461,22 @@ impl Operations for Connection {
 impl Connection {
     async fn perform(&mut self, steps: &[Step], answers: &mut Answers) -> Attempt {
         let table = Arc::clone(&self.table);
-        let snapshot = table.settled().commits;
+        let leader = self.link.leader();
+        let snapshot = table.settled_at(leader).commits;
         let mut staged = Staged { level: self.level, snapshot, reads: Vec::new(), writes: Vec::new() };
         let open = Open { table: &table, connection: self.number };
         for step in steps {
-            if let Err(end) = self.step(&mut table.settled(), &mut staged, *step, answers) {
+            if let Err(end) = self.step(&mut table.settled_at(leader), &mut staged, *step, answers) {
                 return end;
             }
             self.plant.give_way().await;
         }
-        let done = self.commit(&mut table.settled(), staged);
+        // else its connection is lost, and nobody is told
+        let done = if self.plant.world.commits_at(leader) || staged.writes.is_empty() {
+            self.commit(&mut table.settled_at(leader), staged)
+        } else {
+            Some(Attempt::Conflict)
+        };
         drop(open);
         answered(done).await
     }

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use acidtest_model::Replication;
 use acidtest_workloads::{Attempt, Boundary, Fault, WorkloadTrial};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     Faults, Watch,
-    faults::{Plant, SWAPPED},
+    faults::{Bug, Plant, SWAPPED},
 };
 
 /// Number of events that a history keeps; older ones are dropped.
@@ -30,6 +31,12 @@ const AT_FIRST: u64 = 40;
 const THERE: std::ops::Range<u64> = 20..200;
 /// How long an outage takes, in milliseconds.
 const AWAY: std::ops::Range<u64> = 1..60;
+
+/// How long a leader that was promoted over may answer, and must not, in milliseconds.
+const UNFENCED: std::ops::Range<u64> = 20..80;
+
+/// How long a leader waits for replicas that it does not reach, until it gives its client up.
+const WAITING: Duration = Duration::from_millis(10);
 
 /// The longest delay of a request or of an answer, in milliseconds.
 const SLOWEST: u64 = 12;
@@ -59,10 +66,42 @@ pub(crate) struct World {
 #[derive(Debug)]
 struct Availability {
     rng: Xoshiro256PlusPlus,
-    is_there: bool,
-    /// Number of outages so far. No connection outlives one.
+    phase: Phase,
+    /// Number of outages so far, of a cluster: of promotions. No connection outlives one.
     left: u64,
+    /// The same, of a cluster: of leaders that were lost or cut off, counted before another one is promoted.
+    begun: u64,
+    /// Whether the last of those was cut off.
+    was_cut_off: bool,
     until: Option<Instant>,
+    /// Whether none begins for now.
+    is_calm: bool,
+}
+
+/// What an outage has come to. Of a cluster, it is the loss of the leader, or its being cut off from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    There,
+    Away,
+    /// The leader is cut off from the others, and still reached by clients.
+    CutOff,
+    /// The same, and another one has been promoted.
+    Split,
+    /// The same, when nobody should reach it any more: a planted bug.
+    Unfenced,
+}
+
+/// What sides of a cluster there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Situation {
+    /// Number of leaders that were lost or cut off.
+    pub(crate) begun: u64,
+    /// Number of promotions.
+    pub(crate) leader: u64,
+    /// Whether the last leader was cut off, and the new one did not have what it took from then on.
+    pub(crate) was_cut_off: bool,
+    /// Whether the leader before answers, too.
+    pub(crate) is_split: bool,
 }
 
 /// The trial that is told of each outage as of a crash, while it has its effect.
@@ -85,9 +124,12 @@ impl World {
     pub(crate) fn new(faults: Faults, seed: u64, Watch { exact, recorded }: Watch) -> Self {
         let presence = Availability {
             rng: Xoshiro256PlusPlus::seed_from_u64(!seed),
-            is_there: true,
+            phase: Phase::There,
             left: 0,
+            begun: 0,
+            was_cut_off: false,
             until: None,
+            is_calm: false,
         };
         let history = || Mutex::new(History { begun: Instant::now(), events: VecDeque::new() });
         Self {
@@ -123,10 +165,15 @@ impl World {
         self.is_sound.load(Relaxed)
     }
 
-    /// How often it has gone away so far, as by a kill.
+    /// How often it has gone away so far, as by a kill; of a cluster, how many leaders were promoted.
     pub(crate) fn kills(&self) -> u64 {
         self.presence();
         locked(&self.presence).left
+    }
+
+    /// How often there was something to forget: the leader of a cluster was lost or cut off, or anything else was killed.
+    pub(crate) fn losses(&self) -> u64 {
+        if self.faults.is_cluster() { self.situation().begun } else { self.kills() }
     }
 
     pub(crate) fn is_there(&self) -> bool {
@@ -158,23 +205,148 @@ impl World {
         if !self.faults.outages {
             return Some(0);
         }
-        let presence = &mut *locked(&self.presence);
+        let presence = self.now();
+        (presence.phase != Phase::Away).then_some(presence.left)
+    }
+
+    /// The outages as they are by now.
+    fn now(&self) -> MutexGuard<'_, Availability> {
+        let mut guard = locked(&self.presence);
+        let presence = &mut *guard;
         let now = Instant::now();
         let mut until = *presence.until.get_or_insert(now + Duration::from_millis(AT_FIRST));
-        while until <= now {
-            presence.left += u64::from(presence.is_there);
-            presence.is_there = !presence.is_there;
+        while until <= now && !(presence.is_calm && presence.phase == Phase::There) {
             // before anybody can see it
-            self.note_boundary(if presence.is_there {
-                &[Boundary::After]
-            } else {
-                &[Boundary::Before, Boundary::During]
-            });
-            let range = if presence.is_there { THERE } else { AWAY };
+            let range = self.go_on(presence);
             until += Duration::from_millis(presence.rng.random_range(range));
         }
         presence.until = Some(until);
-        presence.is_there.then_some(presence.left)
+        guard
+    }
+
+    /// Goes on to the next phase. Returns how long it takes.
+    fn go_on(&self, presence: &mut Availability) -> std::ops::Range<u64> {
+        let is_unfenced = self.has(Bug::StaleLeader);
+        match presence.phase {
+            Phase::There => {
+                self.note_boundary(&[Boundary::Before, Boundary::During]);
+                presence.begun += 1;
+                presence.was_cut_off = self.faults.is_cluster() && presence.rng.random();
+                if presence.was_cut_off {
+                    presence.phase = Phase::CutOff;
+                } else {
+                    presence.left += 1;
+                    presence.phase = Phase::Away;
+                }
+                AWAY
+            }
+            Phase::CutOff => {
+                presence.left += 1;
+                presence.phase = Phase::Split;
+                AWAY
+            }
+            Phase::Split if is_unfenced => {
+                self.note_boundary(&[Boundary::After]);
+                presence.phase = Phase::Unfenced;
+                UNFENCED
+            }
+            Phase::Away | Phase::Split => {
+                self.note_boundary(&[Boundary::After]);
+                presence.phase = Phase::There;
+                THERE
+            }
+            Phase::Unfenced => {
+                presence.phase = Phase::There;
+                THERE
+            }
+        }
+    }
+
+    /// Whether this bug is planted and turned on.
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.faults.bug == Some(bug) && !self.is_sound()
+    }
+
+    /// What sides there are; always the same of what is no cluster.
+    pub(crate) fn situation(&self) -> Situation {
+        if !self.faults.is_cluster() {
+            return Situation { begun: 0, leader: 0, was_cut_off: false, is_split: false };
+        }
+        let Availability { phase, left, begun, was_cut_off, .. } = *self.now();
+        let is_split = matches!(phase, Phase::Split | Phase::Unfenced);
+        Situation { begun, leader: left, was_cut_off, is_split }
+    }
+
+    /// Whether the leader of this number is there. Whatever was under way at another one ends with it.
+    fn serves(&self, leader: u64) -> bool {
+        if !self.faults.outages {
+            return true;
+        }
+        let Availability { phase, left, .. } = *self.now();
+        match phase {
+            Phase::Away => false,
+            Phase::There | Phase::CutOff => leader == left,
+            Phase::Split | Phase::Unfenced => leader == left || leader.checked_add(1) == Some(left),
+        }
+    }
+
+    /// Whether the leader of this number reaches none of the others.
+    fn is_cut_off(&self, leader: u64) -> bool {
+        if !self.faults.is_cluster() {
+            return false;
+        }
+        let Availability { phase, left, .. } = *self.now();
+        match phase {
+            Phase::There | Phase::Away => false,
+            Phase::CutOff => leader == left,
+            Phase::Split | Phase::Unfenced => leader.checked_add(1) == Some(left),
+        }
+    }
+
+    /// Whether a leader is cut off, and the cluster is not said to be whole again.
+    fn is_in_doubt(&self) -> bool {
+        self.faults.is_cluster() && matches!(self.now().phase, Phase::CutOff | Phase::Split)
+    }
+
+    /// Whether another one was promoted over this leader, which is not said to be over yet.
+    fn is_behind(&self, leader: u64) -> bool {
+        self.is_cut_off(leader) && self.now().phase == Phase::Split
+    }
+
+    /// Whether another one was promoted over this leader, which still answers although the cluster is said to be whole.
+    fn is_unfenced(&self, leader: u64) -> bool {
+        self.is_cut_off(leader) && self.now().phase == Phase::Unfenced
+    }
+
+    /// Whether what this leader is told to change is not acknowledged, as no replica confirms it.
+    fn withholds(&self, leader: u64) -> bool {
+        let waits = self.faults.replication == Replication::Quorum && !self.has(Bug::SplitBrain);
+        waits && self.is_cut_off(leader)
+    }
+
+    /// Whether what was under way at the leader of this number is committed there: always, of what is no cluster.
+    pub(crate) fn commits_at(&self, leader: u64) -> bool {
+        !self.faults.is_cluster() || (self.serves(leader) && !self.withholds(leader))
+    }
+
+    /// Waits until the cluster is whole, and keeps it so until [`World::let_go`]; of no effect on what is no cluster.
+    pub(crate) async fn calm(&self) {
+        if !self.faults.is_cluster() {
+            return;
+        }
+        locked(&self.presence).is_calm = true;
+        while self.now().phase != Phase::There {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Lets leaders be lost again.
+    pub(crate) fn let_go(&self) {
+        let presence = &mut *locked(&self.presence);
+        if presence.is_calm {
+            presence.is_calm = false;
+            presence.until = None;
+        }
     }
 
     /// Tells this trial of outages from now on.
@@ -221,8 +393,21 @@ pub(crate) struct Link {
     /// Number of outages when the connection was opened; of one that ends at a pooler, when the request was passed on.
     left: u64,
     is_cut: bool,
-    /// Whether it ends at a pooler.
-    is_pooled: bool,
+    kind: LinkKind,
+    /// Whether a leader was being replaced when a request was passed on.
+    was_doubtful: bool,
+    /// Whether what was asked for last is confirmed by replicas before it is answered, as all is that a queue does.
+    is_change: bool,
+}
+
+/// What a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinkKind {
+    Plain,
+    /// It ends at a pooler.
+    Pooled,
+    /// It is one to a queue.
+    OfQueue,
 }
 
 impl Link {
@@ -230,33 +415,78 @@ impl Link {
     pub(crate) fn open(plant: Plant) -> Result<Self, String> {
         if plant.faults.pooled {
             let number = plant.world.next_connection();
-            return Ok(Self { plant, number, left: 0, is_cut: false, is_pooled: true });
+            let (is_cut, was_doubtful, is_change) = (false, false, false);
+            let kind = LinkKind::Pooled;
+            return Ok(Self { plant, number, left: 0, is_cut, kind, was_doubtful, is_change });
         }
-        Self::of_queue(plant, false)
+        Ok(Self { is_change: false, kind: LinkKind::Plain, ..Self::of_queue(plant, false)? })
     }
 
     /// Opens a queue's connection, which messages are held by and no pooler is before, or fails during an outage. A calm one,
     /// before or after a trial, has no faults but the bug and the missing flags and confirmations.
     pub(crate) fn of_queue(mut plant: Plant, is_calm: bool) -> Result<Self, String> {
         let number = plant.world.next_connection();
-        let mut left = 0;
+        let mut left = u64::MAX;
         if is_calm {
             let Faults { bug, every, unflagged, unconfirmed, .. } = plant.faults;
             plant.faults = Faults { bug, every, unflagged, unconfirmed, ..Faults::default() };
         } else {
             left = plant.world.presence().ok_or("the store is away")?;
+            // of two that take writes, one
+            if plant.world.situation().is_split && plant.rng.random() {
+                left -= 1;
+            }
         }
-        Ok(Self { plant, number, left, is_cut: false, is_pooled: false })
+        let (is_cut, was_doubtful, is_change) = (false, false, true);
+        Ok(Self { plant, number, left, is_cut, kind: LinkKind::OfQueue, was_doubtful, is_change })
+    }
+
+    fn is_pooled(&self) -> bool {
+        self.kind == LinkKind::Pooled
+    }
+
+    /// The number of the leader that answers it; a calm one is answered by whoever leads.
+    pub(crate) fn leader(&self) -> u64 {
+        self.left
+    }
+
+    /// Waits for the end of the connection if its leader does not reach the replicas that it needs for an answer.
+    ///
+    /// # Errors
+    /// It did not.
+    async fn confirmed(&mut self) -> Result<(), Fault> {
+        let (world, reads) = (&self.plant.world, self.plant.faults.reads_cut_off);
+        let is_answered =
+            if self.is_change { !self.is_withheld() } else { reads || !world.is_behind(self.left) };
+        if is_answered {
+            return Ok(());
+        }
+        let until = Instant::now() + WAITING;
+        while self.plant.world.serves(self.left) && Instant::now() < until {
+            sleep(Duration::from_millis(1)).await;
+        }
+        self.is_cut = true;
+        Err(Fault::lost("planted: the leader is cut off"))
+    }
+
+    /// Whether a leader was being replaced while it was asked, so that nobody knows which one an answer is of.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.was_doubtful || self.plant.world.is_in_doubt()
+    }
+
+    /// Whether its leader acknowledges nothing, as no replica confirms it.
+    pub(crate) fn is_withheld(&self) -> bool {
+        self.plant.world.withholds(self.left)
     }
 
     /// Whether the connection is lost: cut, or older than the last outage.
     pub(crate) fn is_gone(&self) -> bool {
-        self.is_cut || (!self.is_pooled && self.is_outlived())
+        self.is_cut || (!self.is_pooled() && self.is_outlived())
     }
 
     /// Whether an outage has begun since the connection was opened, or its pooler has passed the request on.
     fn is_outlived(&self) -> bool {
-        self.plant.faults.outages && self.plant.world.presence() != Some(self.left)
+        self.plant.faults.outages && !self.plant.world.serves(self.left)
     }
 
     /// Draws the delay of a request or of an answer: none, or 1 to 12 ms.
@@ -288,11 +518,12 @@ impl Link {
         if self.is_lost() {
             return Err(Fault::lost("planted: the connection is gone"));
         }
-        if self.is_pooled {
+        if self.is_pooled() {
             let there = self.plant.world.presence();
             self.left = there.ok_or_else(|| Fault::answered("planted: the pooler has no server"))?;
         }
-        Ok(())
+        self.was_doubtful = self.plant.world.is_in_doubt();
+        self.confirmed().await
     }
 
     /// Carries an operation to the store, after its delay.
@@ -301,6 +532,11 @@ impl Link {
     /// The outcome of an operation that ends here and has changed nothing: a lost connection, a failure or a
     /// conflict.
     pub(crate) async fn send(&mut self) -> Result<(), Attempt> {
+        self.is_change = self.kind == LinkKind::OfQueue;
+        self.pass_on().await
+    }
+
+    async fn pass_on(&mut self) -> Result<(), Attempt> {
         self.carry().await.map_err(Attempt::Failed)?;
         let faults = self.plant.faults;
         if self.plant.happens(faults.failures) {
@@ -317,7 +553,8 @@ impl Link {
     /// # Errors
     /// The same, and a failure where there is no room.
     pub(crate) async fn send_change(&mut self) -> Result<(), Attempt> {
-        self.send().await?;
+        self.is_change = true;
+        self.pass_on().await?;
         self.plant.no_room().map_or(Ok(()), Err)
     }
 
@@ -330,8 +567,14 @@ impl Link {
         if self.is_lost() {
             return Err(Fault::lost("planted: the answer is lost"));
         }
-        if self.is_pooled && self.is_outlived() {
+        if self.is_pooled() && self.is_outlived() {
             return Err(Fault::answered("planted: the pooler has lost its server"));
+        }
+        self.confirmed().await?;
+        let world = &self.plant.world;
+        let acknowledges = self.is_change && world.is_cut_off(self.left) && self.plant.has(Bug::SplitBrain);
+        if acknowledges || (!self.is_change && world.is_unfenced(self.left)) {
+            world.struck();
         }
         Ok(answer)
     }

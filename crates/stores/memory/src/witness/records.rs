@@ -96,10 +96,17 @@ impl Records {
         self.accounts.get(key).map_or_else(Known::default, |account| account.known)
     }
 
-    /// Notes an acknowledged request, with the records that it read and the version that it wrote.
-    pub(crate) fn acknowledged(&mut self, request: &Request, read: &[RecordVersion], wrote: Option<u64>) {
+    /// Notes an acknowledged request, with the records that it read, if they prove anything, and the version that it wrote.
+    pub(crate) fn acknowledged(
+        &mut self,
+        request: &Request,
+        read: Option<&[RecordVersion]>,
+        wrote: Option<u64>,
+    ) {
         let Request { action, key, tag, known } = request;
-        self.look(*action, *known, read);
+        if let Some(read) = read {
+            self.look(*action, *known, read);
+        }
         let account = self.accounts.entry(key.clone()).or_default();
         match action {
             Action::Insert => {

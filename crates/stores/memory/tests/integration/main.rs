@@ -7,6 +7,7 @@ mod interactive;
 mod planted_bugs;
 mod planted_kills;
 mod planted_parcels;
+mod planted_promotions;
 mod planted_queue;
 mod planted_records;
 mod planted_transactions;
