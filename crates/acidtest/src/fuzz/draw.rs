@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::{Durability, Span};
+use acidtest_model::{Durability, Replication, Span};
 use acidtest_results::{OPTIONS, Plan, PlanOption, option_of};
 use acidtest_runner::Failure;
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
@@ -56,13 +56,17 @@ pub(crate) fn case(
         if let Some((_, bug)) = planted {
             store = Faults { every: rng.random_range(2..=20), ..store.with(bug) };
         }
-        store.unasked = store.outages && chance(rng, 0.4);
+        store.unasked = store.outages && chance(rng, 0.4) && !store.is_cluster();
         let plan = plan(rng, workload, clock);
         let sound = if planted.is_some() && chance(rng, 0.3) { rng.random_range(1..=plan.trials) } else { 0 };
         let halt = (clock == Clock::Simulated && chance(rng, 0.15)).then(|| rng.random_range(5..200));
         let seed = rng.random_range(0..1 << 40);
         store.full = room(seed);
-        store.fails_over = store.outages && !store.unasked && fails_over(seed);
+        if store.outages && !store.unasked && !store.is_cluster() {
+            store.replication = replication(seed, planted.map(|(_, bug)| bug));
+        }
+        store.reads_cut_off = store.is_cluster() && reads_cut_off(seed);
+        store.fails_over = store.outages && !store.unasked && !store.is_cluster() && fails_over(seed);
         store.pooled = store.outages && workload != "queue" && is_pooled(seed);
         let case = FuzzCase { seed, clock, sound, halt, store, plan };
         match trials(&case) {
@@ -116,6 +120,22 @@ fn draw_key(rng: &mut Rng, plan: &mut Plan, key: &str) {
 fn room(seed: u64) -> Option<u64> {
     let mut rng = Rng::seed_from_u64(seed);
     chance(&mut rng, 1.0 / 7.0).then(|| rng.random_range(1..300))
+}
+
+/// Whether it is a cluster, and of which level: one that goes away and comes back, five times in eight, drawn apart from the rest
+/// of a case.
+fn replication(seed: u64, bug: Option<Bug>) -> Replication {
+    match Rng::seed_from_u64(seed.rotate_left(32)).random_range(0..8) {
+        // it loses writes without a bug
+        0..=1 if !bug.is_some_and(Bug::strikes_at_a_kill) => Replication::Async,
+        0..=4 => Replication::Quorum,
+        _ => Replication::None,
+    }
+}
+
+/// Whether a leader that is cut off answers reads: every other time, drawn apart from the rest of a case.
+fn reads_cut_off(seed: u64) -> bool {
+    Rng::seed_from_u64(seed.rotate_left(40)).random_bool(0.5)
 }
 
 /// Whether another server answers after an outage: two times in five, drawn apart from the rest of a case.

@@ -126,7 +126,7 @@ async fn trial(
     let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };
     let driven = selftest::drive(store, Arc::clone(&trial), &place, took_over, load, way).await;
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
-    let without = spec.without(cell.lock);
+    let without: Vec<&str> = spec.without(cell.lock).into_iter().chain(case.store.without()).collect();
     driven.cross_restart(&without);
     doubt_if_idle(&mut driven.audited, &driven.measurement);
     match (data, driven.audited.reusable.clone()) {

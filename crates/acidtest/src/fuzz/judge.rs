@@ -6,7 +6,7 @@ use acidtest_engine::Outcome;
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
 use acidtest_workloads::{
     Audit, Finding, Verdict,
-    guarantee::{ISOLATION, LOCK},
+    guarantee::{DURABILITY, ISOLATION, LOCK},
     queue::DOUBTFUL,
 };
 
@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Missed,
     /// A correct lock was accused of what a kill had lost.
     Accused,
+    /// What was lost with a leader of a cluster was held against the durability of its members.
+    Ascribed,
     /// A store was accused of what it had lost when it restarted unasked, of which it had promised nothing.
     Restarted,
     /// A store was accused of what another one, which took its place, did not have.
@@ -58,6 +60,7 @@ impl fmt::Display for Misjudgement {
             Kind::FalseAlarm => "a correct store was called broken",
             Kind::Missed => "what must be seen was not",
             Kind::Accused => "a correct lock was accused of what a kill had lost",
+            Kind::Ascribed => "what was lost with a leader was held against durability",
             Kind::Restarted => "a store was accused of what it may lose in an unrequested restart",
             Kind::FailedOver => "a store was accused of what another one in its place did not have",
             Kind::Unexplained => "nothing in the plan explains why the verdict is unknown",
@@ -94,8 +97,13 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     let TrialDone { without, driven, struck, .. } = trial;
     let audit = &driven.audited.audit;
     let no_bug = *struck == 0;
-    if case.store.bug.is_some_and(Bug::strikes_at_a_kill) && accuses_lock(audit, without) {
+    let loses = |bug: Bug| bug.strikes_at_a_kill() || bug == Bug::SplitBrain;
+    if case.store.bug.is_some_and(loses) && accuses_lock(audit, without) {
         return Some(Kind::Accused);
+    }
+    let is_durability = |finding: &Finding| finding.count > 0 && finding.guarantee == DURABILITY.name;
+    if driven.promoted && audit.findings.iter().any(is_durability) {
+        return Some(Kind::Ascribed);
     }
     // whoever restarts unasked and keeps nothing has lost what it may lose, and another server need not have all
     let loses = [Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient];

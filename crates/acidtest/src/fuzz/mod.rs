@@ -47,18 +47,24 @@ fn bugs() -> Vec<(&'static str, Bug)> {
     [
         of("inventory", &Bug::INVENTORY),
         of("inventory", &Bug::AT_A_KILL),
+        of("inventory", &[Bug::SplitBrain]),
         of("records", &Bug::RECORDS),
         of("records", &Bug::AT_A_KILL),
+        of("records", &Bug::IN_A_CLUSTER),
         of("join", &Bug::JOIN),
         of("queue", &Bug::QUEUE),
         of("queue", &Bug::AT_A_KILL),
         of("queue", &Bug::QUEUE_AT_A_KILL),
+        of("queue", &[Bug::SplitBrain]),
         of("logs", &Bug::LOGS),
         of("logs", &Bug::AT_A_KILL),
+        of("logs", &[Bug::SplitBrain]),
         of("parcels", &Bug::PARCELS),
         of("parcels", &Bug::AT_A_KILL),
+        of("parcels", &Bug::IN_A_CLUSTER),
         of("transactions", &Bug::TRANSACTIONS),
         of("transactions", &Bug::AT_A_KILL),
+        of("transactions", &[Bug::SplitBrain]),
     ]
     .concat()
 }

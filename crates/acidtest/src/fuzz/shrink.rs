@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acidtest_model::Span;
+use acidtest_model::{Replication, Span};
 use acidtest_results::{OPTIONS, Plan, PlanOption};
 use acidtest_store_memory::Faults;
 use serde_json::Value;
@@ -53,7 +53,8 @@ fn stores(store: Faults) -> Vec<Faults> {
         Faults { conflicts: 0.0, ..store },
         Faults { delays: 0.0, ..store },
         Faults { redeliveries: 0.0, ..store },
-        Faults { outages: false, ..store },
+        Faults { outages: false, replication: Replication::None, ..store },
+        Faults { replication: Replication::None, ..store },
         Faults { unasked: false, ..store },
         Faults { fails_over: false, ..store },
         Faults { pooled: false, ..store },

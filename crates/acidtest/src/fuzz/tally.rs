@@ -29,6 +29,8 @@ struct CorrectStoreTally {
     acknowledged: u64,
     unanswered: u64,
     kills: u64,
+    /// Those kills that a replica was promoted after.
+    promotions: u64,
     held: u64,
     /// Trials that were broken where nothing was promised.
     excused: u64,
@@ -58,7 +60,10 @@ impl Tally {
         let workload = case.plan.workload.clone();
         match case.store.bug {
             None => self.sound.entry(workload).or_default().add(done),
-            Some(bug) => self.planted.entry((workload, bug)).or_default().add(done),
+            // the end of the log that is lost at async is no bug, and is to be seen as well
+            Some(bug) => {
+                self.planted.entry((workload, bug)).or_default().add(done, case.store.without().is_none());
+            }
         }
     }
 
@@ -90,6 +95,7 @@ impl Tally {
             ("acknowledged", Priority::Middle),
             ("unanswered", Priority::Middle),
             ("kills", Priority::Middle),
+            ("promotions", Priority::Middle),
             ("hold", Priority::Needed),
             ("break, nothing promised", Priority::Needed),
             ("unknown", Priority::Needed),
@@ -102,13 +108,15 @@ impl Tally {
                 acknowledged,
                 unanswered,
                 kills,
+                promotions,
                 held,
                 excused,
                 unknown,
             } = *each;
             let share = unknown as f64 / (trials.max(1) as f64) * 100.0;
             let counts =
-                [plans, trials, taken_over, acknowledged, unanswered, kills, held, excused].map(count);
+                [plans, trials, taken_over, acknowledged, unanswered, kills, promotions, held, excused]
+                    .map(count);
             let unknown = format!("{} ({share:.0} %)", count(unknown));
             let counts = counts.into_iter().chain([unknown]);
             sound.push(std::iter::once(Entry::left(workload)).chain(counts.map(Entry::right)));
@@ -143,6 +151,7 @@ impl CorrectStoreTally {
             self.acknowledged += ended(Outcome::Ok);
             self.unanswered += ended(Outcome::Unknown);
             self.kills += trial.driven.kills;
+            self.promotions += if trial.driven.promoted { trial.driven.kills } else { 0 };
             match trial.driven.audited.audit.verdict {
                 Verdict::Holds => self.held += 1,
                 Verdict::Broken => self.excused += 1,
@@ -153,10 +162,10 @@ impl CorrectStoreTally {
 }
 
 impl BugTally {
-    fn add(&mut self, done: &CaseResult) {
+    fn add(&mut self, done: &CaseResult, proves: bool) {
         self.plans += 1;
         for driven in done.trials.iter().map(|trial| &trial.driven) {
-            let shown = driven.struck > 0 && driven.shown > 0;
+            let shown = proves && driven.struck > 0 && driven.shown > 0;
             self.struck += driven.struck;
             self.shown += u64::from(shown);
             self.broken += u64::from(shown && driven.audited.audit.verdict == Verdict::Broken);
