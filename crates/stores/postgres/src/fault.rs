@@ -5,9 +5,9 @@ use std::{error::Error as _, io};
 use acidtest_model::{Address, with_remedy};
 use acidtest_transport::{TlsError, demand};
 use acidtest_workloads::{Attempt, Fault};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use crate::protocol::{Error, ServerError};
+use crate::protocol::{Error, OF_THE_WAIT, ServerError};
 
 /// Why no connection came about.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,29 @@ pub enum ConnectError {
     /// Nothing came about in time.
     #[error("{0}")]
     Late(io::Error),
+    /// It is one of several servers, and takes no writes: what it is.
+    #[error("it takes no writes: it is {0}")]
+    ReadOnly(&'static str),
+    /// None of several servers takes writes: the address of each, and why not.
+    #[error("none of {} servers takes writes: {}", .0.len(), each(.0))]
+    Nobody(Vec<(String, ConnectError)>),
+}
+
+fn each(failed: &[(String, ConnectError)]) -> String {
+    let each: Vec<String> = failed.iter().map(|(server, error)| format!("{server}: {error}")).collect();
+    each.join("; ")
+}
+
+impl ConnectError {
+    /// The code by which a server refused; of several servers, the first.
+    pub(crate) fn code(&self) -> Option<&SqlState> {
+        match self {
+            Self::Client(error) => error.answer().map(|answer| &answer.code),
+            Self::Driver(error) => error.code(),
+            Self::Nobody(failed) => failed.iter().find_map(|(_, error)| error.code()),
+            Self::Late(_) | Self::ReadOnly(_) => None,
+        }
+    }
 }
 
 /// How far an operation had got when it failed, which tells whether it may have taken effect.
@@ -38,18 +61,32 @@ pub enum SendState {
 /// past the moment of commit it reports none, it panics. But the error may be that of a proxy, or of another server of this
 /// protocol, which has passed on or committed what it answers so. So one that answers a commit proves something only by a
 /// code that PostgreSQL has for a statement, and that nothing else is known to use for anything else.
+///
+/// A success with the warning that the commit has not waited for its replicas is no acknowledgement: it is there, but only as long as
+/// its leader is.
 #[must_use]
 pub fn attempt(error: &Error, sent: SendState) -> Attempt {
     let words = error.to_string();
     match error {
         Error::NotSent(_) => lost(SendState::Nothing, words),
+        Error::Answered(answer) if answer.committed_alone => unknown(answer, words),
         Error::Answered(answer) if is_conflict(&answer.code) => Attempt::Conflict,
         Error::Answered(answer) if sent == SendState::Nothing || proves_no_effect(answer) => {
             Attempt::Failed(fault(answer, words))
         }
-        Error::Answered(answer) => Attempt::Unknown(Fault { connection_lost: true, ..fault(answer, words) }),
+        Error::Answered(answer) => unknown(answer, words),
         Error::Lost(_) => lost(sent, words),
     }
+}
+
+/// Whether a notice warns that a commit has not waited for its replicas, as [`ServerError::committed_alone`] has it.
+pub(crate) fn is_alone(notice: &DbError) -> bool {
+    notice.parsed_severity() == Some(Severity::Warning) && notice.routine() == Some(OF_THE_WAIT)
+}
+
+/// How an operation ends that may have taken effect, or have lost it by now.
+fn unknown(answer: &ServerError, words: String) -> Attempt {
+    Attempt::Unknown(Fault { connection_lost: true, ..fault(answer, words) })
 }
 
 /// What an error means for the connection.
@@ -151,12 +188,7 @@ const MORE_CLIENTS: &str = "ask for fewer clients or connections, or raise PgBou
 
 /// Why a client could not connect, with the remedy if the server, or `PgBouncer` in front of it, takes no more of them.
 pub(crate) fn client_words(error: &ConnectError) -> String {
-    let code = match error {
-        ConnectError::Client(error) => error.answer().map(|answer| &answer.code),
-        ConnectError::Driver(error) => error.code(),
-        ConnectError::Late(_) => None,
-    };
-    with_remedy(error, limit_reached(code, &error.to_string()))
+    with_remedy(error, limit_reached(error.code(), &error.to_string()))
 }
 
 /// The remedy where an error says that there may be no more connections. `PgBouncer` has no code for that, but names the setting.
@@ -176,10 +208,13 @@ pub fn unreachable(error: &ConnectError, address: &Address) -> (String, String) 
         ConnectError::Late(_) => {
             format!("check {}, and that the server is not stopped or overloaded", address.to_check())
         }
-        ConnectError::Client(error) => {
-            let code = error.answer().map(|answer| &answer.code);
-            remedy(code, true, address)
-        }
+        ConnectError::Client(_) => remedy(error.code(), true, address),
+        ConnectError::ReadOnly(_) => "promote it, or give the address of its leader".to_owned(),
+        // a server that answers is read-only, or lets nobody in for a reason that holds for the others, too
+        ConnectError::Nobody(_) => match error.code() {
+            Some(code) => remedy(Some(code), true, address),
+            None => "start the one that leads, or promote another".to_owned(),
+        },
         ConnectError::Driver(error) => {
             let tls = match acidtest_transport::explain(error, address) {
                 // these are the driver's words for a server that answers that it has no TLS
@@ -237,6 +272,7 @@ mod tests {
             message: "no".to_owned(),
             constraint: None,
             ends_connection: severity != "ERROR",
+            committed_alone: false,
         }))
     }
 

@@ -14,7 +14,8 @@ use crate::{
 
 /// Session settings that the statements rely on, whatever the server's defaults are.
 const SETTINGS: &str =
-    "SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan";
+    "SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan;
+                        SET client_min_messages = warning";
 
 impl LockService for Postgres {
     fn prepare<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {

@@ -387,29 +387,31 @@ mod tests {
 
     use super::*;
     use crate::{
-        protocol::tests::{BYTEA, changed},
+        protocol::tests::{BYTEA, changed, changed_alone},
         session::tests::{failed, with_session},
     };
 
     /// Whoever cannot say how one message ended has acknowledged the others all the same.
     #[test]
     fn each_of_several_messages_ends_as_it_was_answered() {
-        let answers = [changed(), failed("ERROR", "40003"), changed()].concat();
-        with_session(BYTEA, &[answers], async |session, insert| {
-            let numbers = MessageNumbers::default();
-            let mut publisher = PostgresPublisher { session, insert, sent: Sending::Each, numbers };
-            for id in 0..3 {
-                let message = Message { body: vec![id] };
-                publisher.send(&message).await.unwrap();
-            }
-            let mut ended = Vec::new();
-            let mut settled = Ok(());
-            while settled.is_ok() && ended.len() < 2 {
-                settled = publisher.settle(&mut ended).await;
-            }
-            assert!(settled.is_err());
-            assert_eq!(ended, [0, 2].map(|number| Completion { number, attempt: Attempt::Ok }));
-        });
+        for open in [failed("ERROR", "40003"), changed_alone("01000")] {
+            let answers = [changed(), open, changed()].concat();
+            with_session(BYTEA, &[answers], async |session, insert| {
+                let numbers = MessageNumbers::default();
+                let mut publisher = PostgresPublisher { session, insert, sent: Sending::Each, numbers };
+                for id in 0..3 {
+                    let message = Message { body: vec![id] };
+                    publisher.send(&message).await.unwrap();
+                }
+                let mut ended = Vec::new();
+                let mut settled = Ok(());
+                while settled.is_ok() && ended.len() < 2 {
+                    settled = publisher.settle(&mut ended).await;
+                }
+                assert!(settled.is_err());
+                assert_eq!(ended, [0, 2].map(|number| Completion { number, attempt: Attempt::Ok }));
+            });
+        }
     }
 
     /// A row that nobody published is for the audit to judge, and so must be taken.

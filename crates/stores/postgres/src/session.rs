@@ -124,7 +124,7 @@ impl Session {
             }
         }
         let ready = async {
-            connection.command(PLANNED_ONCE).await?;
+            connection.command(&format!("{PLANNED_ONCE}; {WARNINGS}")).await?;
             let ready = prepare(&mut connection).await?;
             Ok((ready, SessionState::read(&mut connection).await?))
         };
@@ -218,6 +218,9 @@ impl Session {
 /// Makes the server plan each prepared statement once, for any values.
 pub(crate) const PLANNED_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
 
+/// Has the server tell its client that a commit has not waited for its replicas, wherever it is set to tell only errors.
+pub(crate) const WARNINGS: &str = "SET client_min_messages = warning";
+
 /// Fails unless a write changed exactly one row. Where it changed more, it has changed rows that it should not have.
 pub(crate) fn changed_one(rows: u64) -> Result<(), Attempt> {
     let trouble = || Attempt::Failed(Fault::answered(format!("a write changed {rows} rows instead of one")));
@@ -248,7 +251,8 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::protocol::tests::{
-        INT8, ONE, changed, complete, error, message, prepared_for, ready, row, welcome,
+        INT8, ONE, changed, changed_alone, complete, error, message, prepared_for, ready, row,
+        wait_cancelled, welcome,
     };
 
     /// Runs a test with a session, and a statement with a parameter of this type, whose server says these things.
@@ -356,6 +360,28 @@ pub(crate) mod tests {
         for tag in ["BEGIN", "COMMITTED", "ROLLBACK TO", ""] {
             assert!(is_unknown(&whole(begin(), changed(), done(tag))), "{tag}");
         }
+    }
+
+    /// The server says COMMIT, and takes it back.
+    #[test]
+    fn a_commit_on_the_leader_alone_is_unknown() {
+        for code in ["01000", "57P01"] {
+            let warned = [wait_cancelled(code), done("COMMIT")].concat();
+            let ended = whole(done("BEGIN"), changed(), warned);
+            assert!(
+                matches!(&ended, Attempt::Unknown(fault) if fault.message.contains("alone")),
+                "{ended:?}"
+            );
+            assert!(is_unknown(&ended));
+        }
+        // the connection ends before the answer
+        assert!(is_unknown(&whole(done("BEGIN"), changed(), wait_cancelled("57P01"))));
+        // where BEGIN failed, the write is a transaction by itself
+        assert!(is_unknown(&whole(failed("ERROR", "53200"), changed_alone("01000"), done("COMMIT"))));
+        let alone = with_session(INT8, &[changed_alone("01000")], async |mut session, statement| {
+            session.run(statement, ONE, SendState::Commit).await.map(|_| ()).unwrap_err()
+        });
+        assert!(is_unknown(&alone), "{alone:?}");
     }
 
     /// What was sent behind a BEGIN that failed ran as transactions by themselves.

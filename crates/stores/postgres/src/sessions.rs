@@ -169,6 +169,7 @@ mod tests {
                 message: "no".to_owned(),
                 ends_connection: false,
                 constraint: None,
+                committed_alone: false,
             }))
         };
         for code in ["42P05", "26000"] {

@@ -16,7 +16,7 @@ use super::{
     Answers, Error, Rows, ServerError,
     answer::{Answer, Ended, Field},
 };
-use crate::Value;
+use crate::{Value, leader::Writes};
 
 /// A statement that is prepared on a connection, and known there alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub struct Connection {
     told: Vec<String>,
     /// The process of the server that answers, as it is named at the login.
     process: Option<i32>,
+    /// What the server said at the login of whether it takes writes.
+    writes: Writes,
 }
 
 /// What is remembered of a request.
@@ -117,6 +119,9 @@ pub enum Request {
 #[derive(Debug, Default)]
 struct PartialAnswer {
     error: Option<Error>,
+    /// The warning that the leader alone has what was committed. It may come before the command's end or behind it: a statement that is a
+    /// transaction by itself is completed before it is committed.
+    warning: Option<Error>,
     /// Whether all has come but `ReadyForQuery`.
     is_complete: bool,
     first_field: usize,
@@ -128,8 +133,8 @@ struct PartialAnswer {
 }
 
 impl Connection {
-    /// On a connection that is logged in; the server named this process.
-    pub(super) fn new(wire: Wire, process: Option<i32>) -> Self {
+    /// On a connection that is logged in; the server named this process, and said this.
+    pub(super) fn new(wire: Wire, process: Option<i32>, writes: Writes) -> Self {
         Self {
             wire,
             statements: Vec::new(),
@@ -140,7 +145,17 @@ impl Connection {
             fields: Vec::new(),
             told: Vec::new(),
             process,
+            writes,
         }
+    }
+
+    /// Whether the server takes writes, as it said at the login, or says now that it is asked.
+    pub(crate) async fn writes(&mut self) -> Result<Writes, Error> {
+        if self.writes.is_known() {
+            return Ok(self.writes);
+        }
+        let told = self.ask(Writes::QUESTION).await?;
+        Ok(Writes::of([0, 1].map(|at| told.get(at).map(String::as_str))))
     }
 
     /// The process of the server that answers, as it was named at the login. A pooler names one that there is not.
@@ -289,6 +304,7 @@ impl Connection {
         // what was not sent is not answered
         let oldest = requests.oldest(wire);
         match (tag, oldest) {
+            (tag::NOTICE, Some(_)) => coming.warn(message)?,
             (tag::NOTICE | tag::PARAMETER | tag::NOTIFICATION, _) => {}
             (tag::ERROR, oldest) => coming.fail(message, oldest.is_some())?,
             (_, None) => return Err(format!("the server sent an unexpected answer ({})", shown(tag))),
@@ -348,9 +364,9 @@ impl Connection {
 
     /// Ends a request with what has come, or else with this error.
     fn answer(&mut self, request: Request, lacking: Option<Error>) {
-        let PartialAnswer { error, first_field, rows, count, ended, parameters, columns, .. } =
+        let PartialAnswer { error, warning, first_field, rows, count, ended, parameters, columns, .. } =
             &mut self.coming;
-        let mut error = error.take().or(lacking);
+        let mut error = warning.take().or(error.take()).or(lacking);
         if request == Request::Prepare && error.is_none() {
             let name = Statement(self.statements.len()).name();
             match Known::new(&name, mem::take(parameters), mem::take(columns)) {
@@ -422,6 +438,18 @@ impl PartialAnswer {
             self.error.get_or_insert(error);
         }
         if ends { Err(words) } else { Ok(()) }
+    }
+
+    /// Takes a notice, which matters only if it takes back what the answer acknowledges.
+    fn warn(&mut self, message: &[u8]) -> Result<(), String> {
+        let Ok(Some(Message::NoticeResponse(body))) = Message::parse(&mut BytesMut::from(message)) else {
+            return Err("the server's notice cannot be read".to_owned());
+        };
+        let warned = ServerError::warned(body.fields()).map_err(|error| error.to_string())?;
+        if let Some(warned) = warned {
+            self.warning = Some(Error::Answered(Box::new(warned)));
+        }
+        Ok(())
     }
 
     /// Takes a part of what the server says of a statement that is prepared.

@@ -23,7 +23,7 @@ use postgres_protocol::{
 };
 
 use super::{Connection, Error, ServerError, connection::message_head};
-use crate::{connection::APPLICATION, fault};
+use crate::{connection::APPLICATION, fault, leader::Writes};
 
 /// Most bytes of a message before the login is done: a stranger must not take memory without end.
 const MESSAGE_MAX: usize = 1024 * 1024;
@@ -65,8 +65,8 @@ impl Connection {
     pub(crate) async fn open(transport: &Transport, login: &Login) -> Result<Self, Error> {
         let mut opening =
             Opening { wire: connected(transport).await.map_err(|error| not_sent(&error))?, login };
-        let process = opening.log_in().await?;
-        Ok(Self::new(opening.wire, process))
+        let Greeting { process, writes } = opening.log_in().await?;
+        Ok(Self::new(opening.wire, process, writes))
     }
 }
 
@@ -93,6 +93,13 @@ async fn connected(transport: &Transport) -> io::Result<Wire> {
     wire.secure(transport).await
 }
 
+/// What a server says of itself when it has let somebody in.
+#[derive(Debug, Default)]
+struct Greeting {
+    process: Option<i32>,
+    writes: Writes,
+}
+
 /// A connection whose login is under way.
 struct Opening<'a> {
     wire: Wire,
@@ -100,7 +107,7 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    async fn log_in(&mut self) -> Result<Option<i32>, Error> {
+    async fn log_in(&mut self) -> Result<Greeting, Error> {
         let Login { user, database, .. } = self.login;
         let mut settings =
             vec![("client_encoding", "UTF8"), ("user", user), ("application_name", APPLICATION)];
@@ -177,14 +184,19 @@ impl<'a> Opening<'a> {
         self.login.password.as_ref().ok_or_else(|| Error::NotSent("password missing".to_owned()))
     }
 
-    /// Waits until the server takes requests. Returns the process that it names.
-    async fn settled(&mut self) -> Result<Option<i32>, Error> {
-        let mut process = None;
+    /// Waits until the server takes requests.
+    async fn settled(&mut self) -> Result<Greeting, Error> {
+        let mut greeting = Greeting::default();
         loop {
             match self.hear().await? {
-                Message::ParameterStatus(_) => {}
-                Message::BackendKeyData(body) => process = Some(body.process_id()),
-                Message::ReadyForQuery(_) => return Ok(process),
+                // what is no text is none of these
+                Message::ParameterStatus(body) => {
+                    if let (Ok(name), Ok(value)) = (body.name(), body.value()) {
+                        greeting.writes.note(name, value);
+                    }
+                }
+                Message::BackendKeyData(body) => greeting.process = Some(body.process_id()),
+                Message::ReadyForQuery(_) => return Ok(greeting),
                 _ => return Err(unexpected()),
             }
         }

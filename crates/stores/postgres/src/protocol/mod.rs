@@ -16,6 +16,7 @@ mod login;
 
 pub use answer::{Answers, Ended, Row, Rows};
 pub use connection::{Connection, Pipeline, Statement};
+pub(crate) use error::OF_THE_WAIT;
 pub use error::{Error, ServerError};
 pub(crate) use login::Login;
 

@@ -49,6 +49,22 @@ fn notice() -> Vec<u8> {
     message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mby the way\0\0")
 }
 
+/// What a commit that has not waited for its replicas is answered besides.
+pub(crate) fn wait_cancelled(code: &str) -> Vec<u8> {
+    warning("WARNING", code, "SyncRepWaitForLSN")
+}
+
+/// A notice of this severity, in a translation, from one of the server's functions.
+fn warning(severity: &str, code: &str, routine: &str) -> Vec<u8> {
+    let body = format!("SWARNUNG\0V{severity}\0C{code}\0Mbreche Warten ab\0Fsyncrep.c\0R{routine}\0\0");
+    message(b'N', body.as_bytes())
+}
+
+/// The same as [`changed`], on the leader alone: a statement is completed before it is committed.
+pub(crate) fn changed_alone(code: &str) -> Vec<u8> {
+    [message(b'2', b""), complete("UPDATE 1"), wait_cancelled(code), ready()].concat()
+}
+
 fn parameter() -> Vec<u8> {
     message(b'S', b"TimeZone\0UTC\0")
 }
@@ -228,6 +244,47 @@ fn an_error_in_one_of_several_requests_is_its_own() {
                 let expected = if at == place { Err("40001".to_owned()) } else { Ok(1) };
                 assert_eq!(code.map_err(|code| code.code().to_owned()), expected, "{place}, {at}");
             }
+            assert_eq!(connection.run(statement, ONE).await.map(|rows| rows.count()), Ok(1));
+        });
+    }
+}
+
+/// A warning stands before the end of a command, as of COMMIT, and behind that of a statement, and is that request's alone.
+#[test]
+fn a_commit_that_has_not_waited_for_its_replicas_is_no_success() {
+    let before = [message(b'2', b""), wait_cancelled("01000"), complete("UPDATE 1"), ready()].concat();
+    for alone in [before, changed_alone("01000"), changed_alone("57P01")] {
+        let said = [changed(), alone.clone(), changed()].concat();
+        with_statement(&[], &[said, alone, changed()], async |mut connection, statement| {
+            let mut pipeline = connection.pipeline().unwrap();
+            (0..3).for_each(|_| pipeline.run(statement, ONE).unwrap());
+            let answers = pipeline.answers().await;
+            let counts = [0, 2].map(|at| answers.get(at).map(|rows| rows.count()));
+            assert_eq!(counts, [Ok(1), Ok(1)]);
+            assert!(answers.get(1).unwrap_err().answer().unwrap().committed_alone);
+            connection.add(statement, ONE);
+            let mut added = Vec::new();
+            connection.answered(|answer| added.push(answer)).await;
+            assert!(
+                matches!(&added[..], [Err(Error::Answered(answer))] if answer.committed_alone),
+                "{added:?}"
+            );
+            assert_eq!(connection.run(statement, ONE).await.map(|rows| rows.count()), Ok(1));
+        });
+    }
+}
+
+/// The warning is told from others in any language, and from what only has its words.
+#[test]
+fn other_warnings_take_nothing_back() {
+    for aside in [
+        warning("NOTICE", "01000", "SyncRepWaitForLSN"),
+        warning("WARNING", "01000", "exec_stmt_raise"),
+        warning("WARNING", "57P01", ""),
+        message(b'N', b"SWARNING\0VWARNING\0C01000\0MSyncRepWaitForLSN\0\0"),
+    ] {
+        let said = [message(b'2', b""), aside.clone(), complete("UPDATE 1"), aside, ready()].concat();
+        with_statement(&[], &[said], async |mut connection, statement| {
             assert_eq!(connection.run(statement, ONE).await.map(|rows| rows.count()), Ok(1));
         });
     }
