@@ -47,13 +47,7 @@ impl Opener for Registered {
     }
 }
 
-#[cfg(any(
-    feature = "nats",
-    feature = "postgres",
-    feature = "rabbitmq",
-    feature = "redis",
-    feature = "tarantool"
-))]
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis", feature = "tarantool"))]
 macro_rules! server {
     ($crate_name:ident, $store:ident) => {
         Registered {
@@ -96,7 +90,14 @@ pub(crate) static STORES: &[Registered] = &[
         },
     },
     #[cfg(feature = "postgres")]
-    server!(acidtest_store_postgres, Postgres),
+    Registered {
+        kind: acidtest_store_postgres::KIND,
+        open: |address, options| {
+            Box::pin(async move {
+                Ok(Box::new(Postgres::open_among(address, options.peers).await?) as Box<dyn Store>)
+            })
+        },
+    },
     #[cfg(feature = "mariadb")]
     engine!(MARIADB),
     #[cfg(feature = "mariadb")]

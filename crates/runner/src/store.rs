@@ -22,4 +22,6 @@ pub struct OpenOptions<'a> {
     pub durability: Option<Durability>,
     /// Where its hard locks are kept, for stores that have none of their own.
     pub locks: Option<&'a Address>,
+    /// Where the other members of its cluster are, one of which may come to lead; empty for a store of one server.
+    pub peers: &'a [Address],
 }

@@ -3,13 +3,14 @@
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use acidtest_model::{Address, StoreError};
 use acidtest_transport::Transport;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::{
-    Client, Config, Error, NoTls,
+    AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage, Socket,
     config::{ChannelBinding, SslMode},
 };
 #[cfg(feature = "tls")]
@@ -18,6 +19,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::{
     DEFAULT_PORT,
     fault::{self, ConnectError},
+    leader::Writes,
     protocol::Login,
 };
 
@@ -82,19 +84,41 @@ impl Connector {
     /// Connects and logs in, in the time that the address has for that. [`fault::unreachable`] has the remedy if that fails.
     pub async fn connect(&self) -> Result<(Client, Exchange), ConnectError> {
         let opened = self.transport.in_time(self.open()).await;
-        Ok(opened.map_err(ConnectError::Late)??)
+        let (client, exchange, _) = opened.map_err(ConnectError::Late)??;
+        Ok((client, exchange))
     }
 
-    async fn open(&self) -> Result<(Client, Exchange), Error> {
+    async fn open(&self) -> Result<(Client, Exchange, Writes), Error> {
         #[cfg(feature = "tls")]
         if let Some(security) = self.transport.security() {
             let tls = MakeRustlsConnect::new((**security.config()).clone());
             let (client, connection) = self.config.connect(tls).await?;
-            return Ok((client, Box::pin(connection)));
+            let writes = Writes::of(Writes::SETTINGS.map(|name| connection.parameter(name)));
+            return Ok((client, exchange(connection), writes));
         }
         let (client, connection) = self.config.connect(NoTls).await?;
-        Ok((client, Box::pin(connection)))
+        let writes = Writes::of(Writes::SETTINGS.map(|name| connection.parameter(name)));
+        Ok((client, exchange(connection), writes))
     }
+}
+
+/// Reads and writes until the connection ends, or the server warns that a commit has not waited for its replicas. Then nobody may take the
+/// commit's answer for an acknowledgement, and whoever waits for it learns only that the connection has ended.
+fn exchange(
+    mut connection: Connection<Socket, impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
+) -> Exchange {
+    Box::pin(poll_fn(move |context| {
+        loop {
+            match ready!(connection.poll_message(context)) {
+                Some(Ok(AsyncMessage::Notice(notice))) if fault::is_alone(&notice) => {
+                    return Poll::Ready(Ok(()));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+    }))
 }
 
 /// A connection whose two halves are polled by whoever awaits an answer: so it is closed as soon as it is dropped, and why it
@@ -108,9 +132,30 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) async fn open(connector: &Connector) -> Result<Self, ConnectError> {
-        let (client, exchange) = connector.connect().await?;
-        Ok(Self { client, exchange: Some(exchange), ended: None })
+    /// Connects in the time that the address has for that, to a server that takes writes if it must.
+    pub(crate) async fn open(connector: &Connector, must_write: bool) -> Result<Self, ConnectError> {
+        let opened = connector.transport.in_time(async {
+            let (client, exchange, writes) = connector.open().await?;
+            let mut opened = Self { client, exchange: Some(exchange), ended: None };
+            if must_write {
+                opened.writes(writes).await?.check()?;
+            }
+            Ok(opened)
+        });
+        opened.await.map_err(ConnectError::Late)?
+    }
+
+    /// Whether the server takes writes, as it said at the login, or says now that it is asked.
+    async fn writes(&mut self, said: Writes) -> Result<Writes, Error> {
+        if said.is_known() {
+            return Ok(said);
+        }
+        let told = self.ask(async |client| client.simple_query(Writes::QUESTION).await).await?;
+        let row = told.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        Ok(Writes::of([0, 1].map(|at| row.and_then(|row| row.get(at)))))
     }
 
     /// Sends one or more requests, and waits for all answers.
