@@ -10,6 +10,7 @@ pub mod fault;
 mod interactive;
 mod inventory;
 mod join;
+mod leader;
 mod lock_service;
 mod logs;
 mod parcels;
@@ -18,6 +19,7 @@ mod product;
 pub mod protocol;
 mod queue;
 mod records;
+mod replica;
 mod session;
 mod sessions;
 mod transactions;
@@ -27,10 +29,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
     Address, Durability, EffectiveDurability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH,
-    NegotiatedTls, StoreError, StoreKind, Support, Task,
+    NegotiatedTls, Replication, StoreError, StoreKind, Support, Task,
 };
 use acidtest_workloads::{
-    Identity, Owner, Store,
+    Identity, Owner, Replica, Store,
     interactive::InteractiveStore,
     inventory::InventoryStore,
     join::JoinStore,
@@ -86,6 +88,12 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("BEGIN … COMMIT"),
     refresh: NO_REFRESH,
     tls: acidtest_model::OWN_TLS,
+    replication: &[
+        (Replication::Async, Support::Yes("synchronous_standby_names=''")),
+        (Replication::Semi, Support::No(replica::NO_SEMI)),
+        (Replication::Quorum, Support::Yes("ANY k of the replicas: with the leader, a majority")),
+        (Replication::All, Support::Yes("ANY k of k replicas")),
+    ],
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
@@ -134,13 +142,23 @@ impl Postgres {
     /// # Errors
     /// [`StoreError::Unreachable`] where nobody answers, the login fails, or connections share sessions behind a pooler.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let mut store = Self { server: ConnectOptions::new(address)? };
+        Self::open_among(address, &[]).await
+    }
+
+    /// Opens the store on whichever of these servers takes writes: each connection is to the one that does when it is opened. With an
+    /// address alone, its server is used whatever it takes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); or none of several takes writes.
+    pub async fn open_among(address: &Address, peers: &[Address]) -> Result<Self, StoreError> {
+        let mut store = Self { server: ConnectOptions::among(address, peers)? };
         store.driver().await?;
         let usual = store.own_sessions().await?;
         store.server.expect(usual);
         Ok(store)
     }
 
+    /// The server's address; of several, that of the one that took writes last.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.server.address()
@@ -332,6 +350,10 @@ impl Store for Postgres {
     }
 
     fn transactions(&self) -> Option<&dyn TransactionsStore> {
+        Some(self)
+    }
+
+    fn replica(&self) -> Option<&dyn Replica> {
         Some(self)
     }
 
