@@ -15,6 +15,10 @@ pub const LOCK: &str = "lock";
 pub const DURABILITY: &str = "durability";
 /// Whether connections are encrypted by TLS.
 pub const TLS: &str = "tls";
+/// How many nodes of the store there are.
+pub const NODES: &str = "nodes";
+/// The replication level asked for; that of a single server is `none`.
+pub const REPLICATION: &str = "replication";
 /// The faults that its trials have.
 pub const FAULT: &str = "fault";
 pub const CLIENTS: &str = "clients";
@@ -66,6 +70,18 @@ impl CellResult {
     #[must_use]
     pub fn durability_in_name(&self) -> String {
         if self.effective.is_some() { self.durability() } else { self.dimension(DURABILITY) }
+    }
+
+    /// The replication level that the cell is named by: the one read back, followed by the one asked for if that is another; and the
+    /// one asked for where none was read back.
+    #[must_use]
+    pub fn replication_in_name(&self) -> String {
+        match &self.replication_read {
+            Some(read) if read.level != self.replication => {
+                format!("{} ({} asked)", read.level, self.replication)
+            }
+            _ => self.replication.to_string(),
+        }
     }
 
     /// Whether the other cell has the same values in all dimensions but these.
@@ -181,6 +197,8 @@ pub fn spoken(cell: &CellResult, name: &str) -> String {
         RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |rate| offered(rate) + "/s"),
         DURABILITY => format!("durability {}", cell.durability_in_name()),
         TLS => format!("TLS {}", cell.tls),
+        NODES => format!("{} {}", cell.nodes, if cell.nodes == 1 { "node" } else { "nodes" }),
+        REPLICATION => format!("replication {}", cell.replication_in_name()),
         _ => format!("{name} {}", cell.dimension(name)),
     }
 }

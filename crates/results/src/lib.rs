@@ -48,8 +48,8 @@ pub use price::{Price, Priceable, guarantees, seconds_seen, server_cpu};
 pub use read::{UnreadableResult, read};
 pub use result::{
     ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, InjectionFigures,
-    OperationFigures, RestartFigures, RoundId, RunResult, SEEN, SecondFigures, SpanFigures, StopFigures,
-    TrialFacts, TrialResult, Windows, is_kept_by, schema,
+    OperationFigures, PromotionFigures, RestartFigures, RoundId, RunResult, SEEN, SecondFigures, SpanFigures,
+    StopFigures, TrialFacts, TrialResult, Windows, is_kept_by, schema,
 };
 pub use scalability::{Coefficient, FEWEST, Law, Sweep, sweeps};
 pub use served::Outage;

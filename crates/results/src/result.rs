@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Second, SecondCounts, Stop};
-use acidtest_model::{Disruption, Durability, EffectiveSettings, Encryption, Faults, Lock, MemberId, Role};
+use acidtest_model::{
+    Disruption, Durability, EffectiveReplication, EffectiveSettings, Encryption, Faults, Lock, MemberId,
+    Replication, Role,
+};
 use acidtest_observe::{Machine, Resources};
-use acidtest_workloads::{Audit, DURABILITY, Preparation, TableSize, Values, Verdict};
+use acidtest_workloads::{Audit, Preparation, TableSize, Values, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -108,6 +111,15 @@ pub struct CellResult {
     /// Whether the connections are encrypted by TLS: as asked for, or, to a user's own server, as its address says.
     #[serde(default, skip_serializing_if = "Encryption::is_off")]
     pub tls: Encryption,
+    /// How many nodes of the store there are; of a user's own server, of which nobody knows, 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub nodes: u32,
+    /// The replication level of a cluster.
+    #[serde(default, skip_serializing_if = "Replication::is_none")]
+    pub replication: Replication,
+    /// What the leader's settings were found to amount to; none for a single server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replication_read: Option<EffectiveReplication>,
     /// The faults that each of its trials has.
     #[serde(default, skip_serializing_if = "Faults::is_none")]
     pub faults: Faults,
@@ -254,17 +266,17 @@ pub const SEEN: f64 = 0.03;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[allow(clippy::struct_excessive_bools, reason = "each says a thing of its own of what happened")]
 pub struct InjectionFigures {
-    /// What was done: kill, restart, pause, disconnect or stall.
+    /// What was done: kill, restart, pause, lose, cut, disconnect or stall.
     pub fault: String,
-    /// The role of the member that it was done to, or `clients`.
+    /// The member that it was done to: its role, with its number in a cluster (`server-2`), or `clients`.
     pub member: String,
     /// When it was to be done.
     pub due_seconds: f64,
     /// When it was done; none if the trial ended before.
     pub at_seconds: Option<f64>,
-    /// When the member was started again, or went on; none if it never was.
+    /// When the member was started again, or went on, or the cut was over; none if it never was.
     pub back_seconds: Option<f64>,
-    /// When the member first answered after that; none if it never did.
+    /// When the member first answered after that, or, after a cut, followed the leader again; none if it never did.
     pub answered_seconds: Option<f64>,
     /// How many operations had been acknowledged before it; none if the trial ended before.
     pub acknowledged: Option<u64>,
@@ -306,6 +318,25 @@ pub struct InjectionFigures {
     pub last_ok_seconds: Option<f64>,
     /// The first acknowledgement after it within the measured part, as seen every 20 ms; none if there was none.
     pub next_ok_seconds: Option<f64>,
+    /// Who took over from the leader of a cluster that it was done to; none if nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<PromotionFigures>,
+    /// Why nobody could be promoted, although the leader was lost or cut off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_promoted: Option<String>,
+}
+
+/// A replica that was made the leader.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PromotionFigures {
+    /// The member that was promoted: `server-2`.
+    pub member: String,
+    /// The rule by which it was chosen: `most-advanced` or `first`.
+    pub rule: String,
+    /// When it took writes.
+    pub at_seconds: f64,
+    /// How many bytes of the log each replica was then behind the one that had received most; none for one that did not answer.
+    pub behind: BTreeMap<String, Option<u64>>,
 }
 
 /// The origin of a trial's data: loaded, or left by an earlier trial.
@@ -608,17 +639,23 @@ impl TrialResult {
         self.injections.iter().filter(|injected| injected.crash)
     }
 
-    /// The faults that ended the processes of the store's own server, or of a service before it, after something had been
-    /// acknowledged: those after which something may be lost.
+    /// The faults that ended the processes of the store's own server, or of a service before it, or after which another member of
+    /// a cluster leads, after something had been acknowledged: those after which something may be lost.
     pub fn ends(&self) -> impl Iterator<Item = &InjectionFigures> {
         self.injections.iter().filter(|injected| {
-            is_kept_by(&injected.member)
-                && !injected.same_life
+            let has_ended = !injected.same_life
                 && Disruption::is_end(&injected.fault)
-                && injected.last_ok_seconds.is_some()
                 // a fault that interrupts nobody says little of what it does to those whom it does interrupt
-                && injected.interrupted.is_none_or(|interrupted| interrupted > 0)
+                && injected.interrupted.is_none_or(|interrupted| interrupted > 0);
+            is_kept_by(&injected.member)
+                && injected.last_ok_seconds.is_some()
+                && (has_ended || injected.promotion.is_some())
         })
+    }
+
+    /// The faults after which another member of a cluster leads, after something had been acknowledged.
+    pub fn promotions(&self) -> impl Iterator<Item = &InjectionFigures> {
+        self.ends().filter(|injected| injected.promotion.is_some())
     }
 }
 
@@ -709,13 +746,13 @@ impl CellResult {
         self.without.is_empty()
     }
 
-    /// Whether a trial lost what was acknowledged when its server was ended.
+    /// Whether a trial lost what was acknowledged when its server was ended, or another came to lead.
     #[must_use]
     pub fn lost_acknowledged(&self) -> bool {
         let lost = |trial: &TrialResult| {
             let findings = &trial.audit.findings;
             (trial.ends().next().is_some() || !trial.restarts.is_empty())
-                && findings.iter().any(|finding| finding.count > 0 && finding.guarantee == DURABILITY.name)
+                && findings.iter().any(|each| each.count > 0 && each.is_loss())
         };
         self.trials.iter().any(lost)
     }
@@ -785,10 +822,33 @@ impl CellResult {
     }
 }
 
+/// The number of nodes of a result that says nothing of it.
+fn one() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::Grid;
+
+    /// What was written before there were clusters is read, and what has none is written as it was then.
+    #[test]
+    fn a_cell_that_says_nothing_of_nodes_is_a_single_server() {
+        let cell = Grid::default().result().cells.remove(0);
+        let written = serde_json::to_value(&cell).unwrap();
+        let names = ["nodes", "replication", "replication_read"];
+        assert!(names.iter().all(|name| written.get(name).is_none()), "{written}");
+        let read: CellResult = serde_json::from_value(written).unwrap();
+        assert_eq!((read.nodes, read.replication, read.replication_read), (1, Replication::None, None));
+        let kill = serde_json::to_value(injected(3.0, None, None)).unwrap();
+        assert!(kill.get("promotion").is_none() && kill.get("not_promoted").is_none(), "{kill}");
+    }
 
     #[test]
     fn a_figure_is_read_as_it_was_written() {
@@ -825,6 +885,8 @@ mod tests {
             forced: false,
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
+            promotion: None,
+            not_promoted: None,
         }
     }
 

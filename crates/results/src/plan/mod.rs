@@ -6,7 +6,8 @@ mod typed;
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
-    Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span, words,
+    Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Promotion,
+    Replication, Share, Span, words,
 };
 use acidtest_workloads::Values;
 use schemars::JsonSchema;
@@ -93,6 +94,15 @@ pub struct Plan {
     /// server they are if its address says so.
     #[serde(default = "usual::tls", skip_serializing_if = "is_usual::tls")]
     pub tls: Vec<Encryption>,
+    /// Numbers of nodes of private servers, an axis of the grid: 1 is a single server, 3 a cluster of three.
+    #[serde(default = "usual::nodes", skip_serializing_if = "is_usual::nodes")]
+    pub nodes: Vec<u32>,
+    /// Replication levels of clusters, an axis of the grid: `async`, `semi`, `quorum`, `all`; a single server has `none`.
+    #[serde(default = "usual::replication", skip_serializing_if = "is_usual::replication")]
+    pub replication: Vec<Replication>,
+    /// Which replica is promoted when the leader is lost, by acidtest as a cluster's operator.
+    #[serde(default, skip_serializing_if = "is_usual::promote")]
+    pub promote: Promotion,
     /// Faults that are brought about in each trial, an axis of the grid: `none`, `kill@3s`, `kill*5`,
     /// `kill@3s+pause@6s:1s` and the like; empty for none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, time::Duration
 
 use InSearch::{As, Idle};
 use acidtest_model::{
-    Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
+    Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Promotion,
+    Replication, Share, Span,
 };
 
 use crate::CellResult;
@@ -400,10 +401,30 @@ options! {
         .must(&[(SOME, |plan| !plan.tls.is_empty())])
         .axis(|cell| cell.tls.to_string())
         .example("on");
+    nodes: Vec<u32> = vec![1] => Grid, "nodes",
+        "Nodes of each private store: 1, or 3 for a cluster (see docs/clusters.md)"
+        .value_name("N,...")
+        .must(&[
+            (SOME, |plan| !plan.nodes.is_empty() && !plan.nodes.contains(&0)),
+            ("be at most 7", |plan| plan.nodes.iter().all(|nodes| *nodes <= 7)),
+        ])
+        .axis(|cell| cell.nodes.to_string())
+        .example("3");
+    replication: Vec<Replication> = vec![Replication::Async] => Grid, "replication",
+        "How many nodes an acknowledged write is on, in clusters: async, semi, quorum, all"
+        .value_name("LEVEL,...").words(|| names(Replication::ALL.map(Replication::name)))
+        .must(&[(SOME, |plan| !plan.replication.is_empty())])
+        .axis(|cell| cell.replication.to_string())
+        .example("quorum");
+    promote: Promotion = Promotion::default() => Grid, "promote",
+        "The replica that takes over when the leader is lost: most-advanced or first"
+        .value_name("RULE").words(|| names(Promotion::ALL.map(Promotion::name)))
+        .in_search(Idle(UNDISTURBED))
+        .example("first");
     faults: Vec<Faults> = Vec::new() => Grid, "fault",
         "Faults in each trial: none; for servers kill@3s, kill@3s:500ms (down for that long), kill*5 (five at random), \
-         restart@5s, pause@4s:2s, kill:locks@3s, with logs also kill:gateway@3s (or sink, queue, collector); for clients \
-         disconnect@3s, stall@3s:2s; several together: kill@3s+pause@6s:1s"
+         restart@5s, pause@4s:2s, kill:locks@3s, with logs also kill:gateway@3s (or sink, queue, collector); in \
+         clusters lose:leader@3s, cut:leader@3s:4s, kill:replica-1@3s; for clients disconnect@3s, stall@3s:2s; several together: kill@3s+pause@6s:1s"
         .value_name("FAULT,...").unset("none")
         .in_search(Idle(UNDISTURBED))
         .axis(|cell| cell.faults.to_string())
@@ -666,7 +687,7 @@ mod tests {
     fn an_option_is_read_into_its_own_place() {
         let words = [
             "7s", "7", "0.5", "hard", "process", "on", "kill@3s", "constant", "postgres", "9GB", "5/s",
-            "p99<7ms", "3%/month", "5%",
+            "p99<7ms", "3%/month", "5%", "quorum", "first",
         ];
         let usual = Plan { capacity: Some(CapacityPlan::default()), ..Plan::of("inventory") };
         for option in OPTIONS {

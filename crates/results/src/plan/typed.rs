@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use acidtest_model::{
-    Bytes, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
+    Bytes, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Promotion, Replication, Share,
+    Span,
 };
 
 use super::ArrivalKind;
@@ -64,6 +65,7 @@ typed_as_shown!(
     PerSecond: str::parse::<PerSecond>,
     Share: str::parse::<Share>,
     Growth: str::parse::<Growth>,
+    Promotion: str::parse::<Promotion>,
     ArrivalKind: str::parse::<ArrivalKind>
 );
 
@@ -129,7 +131,7 @@ macro_rules! listed {
     )*};
 }
 
-listed!(String, Lock, Durability, Encryption, Faults, Objective);
+listed!(String, Lock, Durability, Encryption, Replication, Faults, Objective);
 
 /// Numbers of clients: each, or a range of them.
 impl Listed for u32 {
