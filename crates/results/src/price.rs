@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CellResult, LatencyFigures, Limit, RateEstimate, Ratio, RunResult, TrialResult, UnreadableHistogram,
     answers::Answers,
-    dimensions::{DURABILITY, FAULT, NOT_THERE, TLS},
+    dimensions::{DURABILITY, FAULT, NODES, NOT_THERE, REPLICATION, TLS},
     result::RoundId,
     total,
 };
@@ -72,13 +72,16 @@ impl Priceable {
         names.iter().filter_map(move |name| Some(Self { all, one: named(all, name)? }))
     }
 
-    /// What the cell has of the guarantee: of durability the level read back, and not one that it was only asked for; of isolation the
-    /// store's own level, where none was asked for and the audit knows it.
+    /// What the cell has of the guarantee: of durability and replication the level read back, and not one that it was only asked for;
+    /// of isolation the store's own level, where none was asked for and the audit knows it.
     fn amount(self, cell: &CellResult) -> String {
         let asked = cell.dimension(self.one.name);
         let mut promised = cell.trials.iter().filter_map(|trial| trial.audit.promised_level.as_ref());
         match &cell.effective {
             Some(effective) if self.one.name == DURABILITY => effective.durability.to_string(),
+            _ if self.one.name == REPLICATION => {
+                cell.replication_read.as_ref().map_or(asked, |read| read.level.to_string())
+            }
             _ if self.one.name == ISOLATION.name && asked == STORES_OWN => {
                 promised.next().map_or(asked, PromisedLevel::name)
             }
@@ -120,7 +123,11 @@ impl Priceable {
             }
             _ => less(&self),
         };
-        let names: Vec<&str> = self.parts().map(|part| part.one.name).collect();
+        let mut names: Vec<&str> = self.parts().map(|part| part.one.name).collect();
+        // a single server has no other nodes to replicate to
+        if self.one.name == REPLICATION && without.replication.is_none() {
+            names.push(NODES);
+        }
         lacks && with.same_but(without, &names)
     }
 
@@ -237,6 +244,12 @@ impl RunResult {
     fn price_of(&self, guarantee: Priceable, with: usize, figures: &[Vec<Priced>]) -> Option<Price> {
         let cell = &self.cells[with];
         if cell.verdict() != Verdict::Holds || !cell.is_serving() {
+            return None;
+        }
+        // a member that is gone is waited for no more
+        if guarantee.name() == REPLICATION
+            && cell.faults.0.iter().any(|fault| fault.disruption.is_of_cluster())
+        {
             return None;
         }
         let without = self.baseline(guarantee, cell)?;
@@ -399,7 +412,7 @@ fn priced(result: &RunResult, cell: &CellResult) -> Result<Vec<Priced>, Unreadab
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::{Durability, Encryption, Lock};
+    use acidtest_model::{Durability, EffectiveReplication, Encryption, Lock, Replication};
 
     use super::*;
     use crate::{dimensions::LOCK, sample};
@@ -522,6 +535,69 @@ mod tests {
         assert_eq!(of(98_000, 48_000), (None, Some((0.98, 0.96))));
         let (both, _) = of(500, 500);
         assert!((both.unwrap() / plain.unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    /// A single server and a cluster differ in their nodes, too; a cluster is compared only with one of as many nodes.
+    #[test]
+    fn replication_is_priced_against_one_node_or_a_cluster_of_as_many() {
+        use Replication::{All, Async, None, Quorum};
+        let grid = sample::Grid { locks: &[Lock::None, Lock::Native], ..sample::Grid::default() }.result();
+        let of = |cells: &[(u32, Replication)]| {
+            let mut result = grid.clone();
+            let cell = |(nodes, replication): &(u32, Replication)| {
+                let mut cell =
+                    CellResult { nodes: *nodes, replication: *replication, ..grid.cells[1].clone() };
+                // one of n nodes has an n-th of the throughput, which tells with whom it is compared
+                cell.trials.iter_mut().for_each(|trial| trial.throughput = 1e6 / f64::from(*nodes));
+                cell
+            };
+            result.cells = cells.iter().map(cell).collect();
+            result.price().unwrap();
+            let shown = |cell: &CellResult| {
+                price(cell, REPLICATION).map(|(ratio, base)| ((ratio * 1e6).round() / 1e6, base.to_owned()))
+            };
+            result.cells.iter().map(shown).collect::<Vec<_>>()
+        };
+        let against = |ratio: f64, base: &str| Some((ratio, base.to_owned()));
+        assert_eq!(
+            of(&[(1, None), (3, Async), (3, Quorum), (5, Async), (5, All)]),
+            [
+                Option::None,
+                against(0.333_333, "none"),
+                against(0.333_333, "none"),
+                against(0.2, "none"),
+                against(0.2, "none")
+            ]
+        );
+        let clusters = of(&[(3, Async), (5, Async), (5, Quorum), (3, All)]);
+        assert_eq!(clusters, [Option::None, Option::None, against(1.0, "async"), against(1.0, "async")]);
+        assert_eq!(of(&[(3, Async), (5, Quorum)]), [Option::None, Option::None]);
+        assert_eq!(of(&[(1, None), (3, None)]), [Option::None, Option::None]);
+        // other guarantees are priced among cells of as many nodes
+        let mut result = grid.clone();
+        (result.cells[1].nodes, result.cells[1].replication) = (3, Async);
+        result.price().unwrap();
+        assert_eq!(price(&result.cells[1], LOCK), Option::None);
+        (result.cells[0].nodes, result.cells[0].replication) = (3, Async);
+        result.price().unwrap();
+        assert!(price(&result.cells[1], LOCK).is_some());
+    }
+
+    /// A level that the leader's settings do not amount to has no price.
+    #[test]
+    fn replication_is_priced_by_the_level_that_was_read_back() {
+        let mut result = sample::Grid { locks: &[Lock::Native], ..sample::Grid::default() }.result();
+        let read = |level| EffectiveReplication { level, because: String::new(), following: 2 };
+        let mut quorum = result.cells[0].clone();
+        for (cell, level) in result.cells.iter_mut().chain([&mut quorum]).zip(&Replication::ALL[1..]) {
+            (cell.nodes, cell.replication, cell.replication_read) = (3, *level, Some(read(*level)));
+        }
+        result.cells.push(quorum);
+        result.price().unwrap();
+        is(price(&result.cells[1], REPLICATION), 1.0, "async");
+        result.cells[1].replication_read = Some(read(Replication::Async));
+        result.price().unwrap();
+        assert_eq!(price(&result.cells[1], REPLICATION), None);
     }
 
     /// However often consumers find nothing, a message is what they were to have.
