@@ -12,10 +12,10 @@ use acidtest_model::{
 };
 use acidtest_results::{
     CellResult, LatencyFigures, Priceable, Ratio, RunResult, SEEN, TrialResult,
-    dimensions::{CLIENTS, Names, TLS, spoken},
+    dimensions::{CLIENTS, Names, REPLICATION, TLS, spoken},
     distinct, disturbing, guarantees, total,
 };
-use acidtest_workloads::{Guarantee, Verdict, workload};
+use acidtest_workloads::{Finding, Guarantee, Verdict, workload};
 
 use crate::{
     capacity,
@@ -138,14 +138,26 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
             let history = histories.iter().find(|history| std::ptr::eq(cell, history.cell))?;
             Some(format!("{}: {}", names.cell(cell), history.broken()?))
         };
-        let shown = |cell: &CellResult| found(cell).unwrap_or_else(|| names.cell(cell));
+        let lost = |cell: &CellResult| {
+            let lost = lost_with_leader(cell, &|trial| trial.audit.breaks_promise(&cell.without))?;
+            Some(format!(
+                "{}: {lost}, which replication {} promises to keep",
+                names.cell(cell),
+                cell.replication_in_name()
+            ))
+        };
+        let shown =
+            |cell: &CellResult| found(cell).or_else(|| lost(cell)).unwrap_or_else(|| names.cell(cell));
         said.push(format!("Broken despite a promise: {}.", listed_as(&broken, shown)));
     }
     if !excused.is_empty() {
         said.push(format!(
             "Broken, as expected where no {} is promised: {}.",
             missing(&excused).join(" and no "),
-            listed(&excused, names)
+            listed_as(&excused, |cell| {
+                let lost = lost_with_leader(cell, &|_| true);
+                names.cell(cell) + &lost.map_or_else(String::new, |lost| format!(" ({lost})"))
+            })
         ));
     }
     let unknown = of(&|cell| cell.verdict() == Verdict::Unknown && !cell.trials.is_empty());
@@ -164,13 +176,30 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
     said.join(" ")
 }
 
-/// Names of the guarantees that these cells do without.
+/// What a cell lost with the leader of its cluster: of those trials, the one that lost most.
+fn lost_with_leader(cell: &CellResult, of: &dyn Fn(&TrialResult) -> bool) -> Option<String> {
+    let lost = |trial: &TrialResult| {
+        let findings = trial.audit.findings.iter().filter(|each| each.guarantee == REPLICATION);
+        findings.max_by_key(|each| each.count).filter(|each| each.count > 0).cloned()
+    };
+    let all: Vec<Finding> = cell.trials.iter().filter(|trial| of(trial)).filter_map(lost).collect();
+    let worst = all.iter().max_by_key(|each| each.count)?;
+    Some(if all.len() > 1 { format!("at worst {worst}") } else { worst.to_string() })
+}
+
+/// A guarantee in the words of a sentence that says that it is not promised.
+fn in_words(guarantee: &str) -> String {
+    if guarantee == REPLICATION { "survival of a lost leader".to_owned() } else { guarantee.to_owned() }
+}
+
+/// Names of the guarantees that these cells do without, in words.
 fn missing(cells: &[&CellResult]) -> Vec<String> {
     let in_trials = |cell: &&CellResult| {
         cell.trials.iter().flat_map(|trial| trial.audit.excused.clone()).collect::<Vec<_>>()
     };
     let without = cells.iter().flat_map(|cell| &cell.without).cloned();
-    distinct(without.chain(cells.iter().flat_map(in_trials)))
+    let all = distinct(without.chain(cells.iter().flat_map(in_trials)));
+    all.iter().map(|name| in_words(name)).collect()
 }
 
 fn listed(cells: &[&CellResult], names: &Names) -> String {
@@ -262,12 +291,13 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     said.collect()
 }
 
-/// The name of the group that a cell belongs to: two cells are compared only if they have the same durability level, TLS or
-/// not, the same rate, and the same value of every parameter that is no guarantee.
+/// The name of the group that a cell belongs to: two cells are compared only if they have the same durability level, replication,
+/// number of nodes, TLS or not, the same rate, and the same value of every parameter that is no guarantee.
 fn group(result: &RunResult, cell: &CellResult, names: &Names) -> String {
     let asked: Vec<&str> = Priceable::of(result).map(Priceable::name).collect();
-    // like a weaker durability level, a connection without TLS is faster because it does less
-    let alike = names.others().filter(|name| *name != CLIENTS && (*name == TLS || !asked.contains(name)));
+    // like a weaker durability level, a connection without TLS is faster because it does less, and so is weaker replication
+    let does_less = |name: &str| [TLS, REPLICATION].contains(&name) || !asked.contains(&name);
+    let alike = names.others().filter(|name| *name != CLIENTS && does_less(name));
     let mut parts: Vec<String> = alike.map(|name| spoken(cell, name)).collect();
     let levels: Vec<String> = result.cells.iter().map(level).collect();
     if levels.iter().any(|durability| *durability != levels[0]) {
@@ -426,7 +456,7 @@ pub(crate) fn excuses(result: &RunResult) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::{Durability, Lock};
+    use acidtest_model::{Durability, Lock, Replication};
 
     use super::*;
     use acidtest_results::sample::Grid;
@@ -563,6 +593,56 @@ mod tests {
         result.cells[0].tls = acidtest_model::Encryption::On;
         let text = said(&result);
         assert!(text.contains("soft, TLS on holds") && text.contains("native, TLS off holds"), "{text}");
+    }
+
+    /// Three cells of lock native: a single server, and clusters of two levels.
+    fn clusters() -> RunResult {
+        let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        let cluster = |replication| CellResult { nodes: 3, replication, ..result.cells[0].clone() };
+        let clusters = [Replication::Async, Replication::Quorum].map(cluster);
+        result.cells.extend(clusters);
+        result
+    }
+
+    #[test]
+    fn levels_of_replication_are_not_compared_with_each_other() {
+        let text = said(&clusters());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        for words in ["1 node, replication none", "3 nodes, replication async", "3 nodes, replication quorum"]
+        {
+            let holds = format!("sqlite native, {words} holds: ");
+            assert!(lines.iter().any(|line| line.starts_with(&holds)), "no {holds} in {text}");
+        }
+    }
+
+    #[test]
+    fn what_was_lost_with_a_leader_is_told_by_what_was_promised() {
+        let mut result = clusters();
+        for (cell, replication) in result.cells[1..].iter_mut().zip(["async", "quorum"]) {
+            cell.without = if replication == "async" { vec![REPLICATION.to_owned()] } else { Vec::new() };
+        }
+        let lose = |trial: &mut TrialResult, count| {
+            trial.audit.verdict = Verdict::Broken;
+            let guarantee = acidtest_workloads::guarantee::REPLICATION;
+            trial.audit.findings = vec![Finding::new("lost_updates", count, "updates", guarantee)];
+        };
+        lose(&mut result.cells[1].trials[0], 40);
+        lose(&mut result.cells[1].trials[1], 3_302);
+        let text = said(&result);
+        let expected = "2 of 3 cells hold. Broken, as expected where no survival of a lost leader is promised: sqlite native, 3 \
+                        nodes, replication async (at worst lost 3,302 updates).";
+        assert!(text.starts_with(expected), "{text}");
+        let excuse = excuses(&result);
+        assert!(
+            excuse.len() == 1 && excuse[0].contains("promises nothing about a leader that is lost"),
+            "{excuse:?}"
+        );
+        lose(&mut result.cells[2].trials[2], 1);
+        let text = said(&result);
+        let broken = "1 of 3 cells hold. Broken despite a promise: sqlite native, 3 nodes, replication quorum: lost 1 update, which \
+                      replication quorum promises to keep. Broken, as expected";
+        assert!(text.starts_with(broken), "{text}");
     }
 
     /// What other programs did to one cell may be the whole difference: no cell is called the fastest, and the row is marked.

@@ -3,10 +3,12 @@
 
 use std::{fmt::Display, io};
 
-use acidtest_model::{Durability, EffectiveDurability, Encryption, Lock};
+use acidtest_model::{Durability, EffectiveDurability, Encryption, Lock, Replication};
 use acidtest_results::{
     CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
-    dimensions::{ADDRESS, CLIENTS, DURABILITY, FAULT, LOCK, RATE, STORE, TLS, dimension_names},
+    dimensions::{
+        ADDRESS, CLIENTS, DURABILITY, FAULT, LOCK, NODES, RATE, REPLICATION, STORE, TLS, dimension_names,
+    },
     distinct, total,
 };
 use acidtest_workloads::Verdict;
@@ -25,7 +27,8 @@ pub enum CsvError {
 }
 
 /// Dimensions that have a column in every result.
-const OF_EVERY_RESULT: [&str; 8] = [STORE, ADDRESS, LOCK, DURABILITY, TLS, FAULT, CLIENTS, RATE];
+const OF_EVERY_RESULT: [&str; 10] =
+    [STORE, ADDRESS, LOCK, DURABILITY, TLS, NODES, REPLICATION, FAULT, CLIENTS, RATE];
 
 /// Writes the results as one table. Each parameter of the workloads has its own column, `parameter_NAME`, after all
 /// others. The row of a trial as a whole has the operation `(all)`; figures of the whole trial stand in that row
@@ -92,6 +95,9 @@ struct About {
     durability_asked: Option<Durability>,
     durability_effective: Option<EffectiveDurability>,
     tls: Encryption,
+    nodes: u32,
+    replication: Replication,
+    replication_effective: Option<Replication>,
     fault: Text,
     clients: u32,
     offered_per_second: Option<Decimal>,
@@ -116,6 +122,9 @@ impl About {
             durability_asked: cell.durability_asked,
             durability_effective: effective.map(|effective| effective.durability),
             tls: cell.tls,
+            nodes: cell.nodes,
+            replication: cell.replication,
+            replication_effective: cell.replication_read.as_ref().map(|read| read.level),
             fault: text(cell.faults.to_string()),
             clients: cell.clients,
             offered_per_second: trial.rate.or(cell.rate).map(Decimal),
@@ -339,7 +348,7 @@ mod tests {
     fn nothing_is_a_header() {
         let header = columns().unwrap();
         assert_eq!(csv([]).unwrap(), header.join(",") + "\r\n");
-        assert_eq!((header[0].as_str(), header.len()), ("run", 65));
+        assert_eq!((header[0].as_str(), header.len()), ("run", 68));
     }
 
     #[test]

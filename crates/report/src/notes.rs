@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_model::{
-    EffectiveDurability, Lock, PerSecond, Role, TLS_HOW, count,
+    EffectiveDurability, Lock, PerSecond, Replication, Role, TLS_HOW, count,
     figure::{nanoseconds, percent, rate},
 };
 use acidtest_results::{
-    CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, Priceable, RestartFigures, RunResult,
-    SEEN, SHORTEST, Sweep, TrialResult,
-    dimensions::{CLIENTS, LOCK, Names, TLS},
+    CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, Priceable, PromotionFigures,
+    RestartFigures, RunResult, SEEN, SHORTEST, Sweep, TrialResult,
+    dimensions::{CLIENTS, LOCK, Names, REPLICATION, TLS},
     distinct, disturbing, is_enough, is_kept_by, sweeps, total,
 };
 use acidtest_workloads::{
-    DURABILITY, Finding, OLDEST_LOST, Verdict,
+    Finding, OLDEST_LOST, Verdict,
     queue::{DOUBTFUL, HOLES, IN_HAND},
     workload,
 };
@@ -114,7 +114,8 @@ fn meanings(result: &RunResult) -> Vec<String> {
             .flat_map(TrialResult::crashes)
             .map(|crash| &*crash.member)
             .collect();
-        let whose: BTreeSet<String> = crashes.iter().map(|member| format!("the {member}'s")).collect();
+        let whose: BTreeSet<String> =
+            crashes.iter().map(|member| format!("{}'s", in_words(member))).collect();
         let whose = whose.into_iter().collect::<Vec<_>>().join(" or ");
         let tested = match crashes.len() {
             0 => "no crash was tested in this run".to_owned(),
@@ -124,9 +125,29 @@ fn meanings(result: &RunResult) -> Vec<String> {
         let told = durability.level().map_or("", |_| ", according to the settings read back");
         format!("durability {durability}: {}{told}; {tested}.", durability.meaning())
     }));
+    notes.extend(replication(result));
     notes.extend(excuses(result));
     notes.extend(terms(result));
     notes
+}
+
+/// What the replication levels of clusters promise, and by what that was tested in this run.
+fn replication(result: &RunResult) -> Vec<String> {
+    let levels: BTreeSet<Replication> =
+        result.cells.iter().filter_map(|cell| Some(cell.replication_read.as_ref()?.level)).collect();
+    let of = |level: Replication| {
+        let is_of =
+            |cell: &&CellResult| cell.replication_read.as_ref().is_some_and(|read| read.level == level);
+        let trials = result.cells.iter().filter(is_of).flat_map(|cell| &cell.trials);
+        let tested = match trials.flat_map(TrialResult::promotions).count() {
+            0 => "no replica was promoted in this run".to_owned(),
+            1 => "tested by one promotion".to_owned(),
+            several => format!("tested by {several} promotions"),
+        };
+        let meaning = level.meaning();
+        format!("replication {level}: {meaning}, according to the settings read back; {tested}.")
+    };
+    levels.into_iter().map(of).collect()
 }
 
 /// Explanations of the workload's own terms, for those that occur in the tables.
@@ -145,6 +166,12 @@ fn terms(result: &RunResult) -> Vec<String> {
     let shown = terms.iter().filter(|(name, _)| is_there(name));
     notes.extend(shown.map(|(name, meaning)| format!("{name}: {meaning}")));
     notes
+}
+
+/// A member in a sentence: `the server`, `the gateway`, or, of a cluster, `server-2`.
+fn in_words(member: &str) -> String {
+    let has_number = !Role::ALL.iter().any(|role| role.name() == member);
+    if has_number { member.to_owned() } else { format!("the {member}") }
 }
 
 /// How prices and intervals were computed, and how far they can be trusted in this result.
@@ -176,6 +203,13 @@ fn statistics(result: &RunResult, names: &Names) -> Vec<String> {
             shown.collect::<Vec<_>>().join(", "),
             answers_are(result)
         ));
+    }
+    if prices().any(|price| price.guarantee == REPLICATION && price.against == Replication::None.name()) {
+        notes.push(
+            "price of replication against none: several nodes against one, all on the same machine, so that it holds what the \
+             other nodes take of it."
+                .to_owned(),
+        );
     }
     let sweeps = sweeps(result);
     let has_law = sweeps.iter().any(|sweep| sweep.law.is_some());
@@ -440,6 +474,9 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         } else if cell.address.is_some() {
             note("settings", format!("its settings, as they are, amount to {}", because()));
         }
+        if let Some(read) = cell.replication_read.as_ref().filter(|read| read.level != cell.replication) {
+            note("settings", format!("the settings amount to replication {}: {}", read.level, read.because));
+        }
         if let Some(tls) = &effective.tls {
             let how = effective.settings.get(TLS_HOW).map_or_else(String::new, |how| format!(", by {how}"));
             note("TLS", format!("connections with {tls}{how}"));
@@ -625,15 +662,22 @@ fn injection(injected: &InjectionFigures) -> String {
     let whom =
         if is_of_clients || member == Role::Server.name() { String::new() } else { format!(" of {member}") };
     let Some(at_seconds) = at_seconds else {
-        return format!("{fault}{whom} was due at {due_seconds:.2} s: the trial ended first");
+        let what = if fault == LOSE { "loss" } else { fault };
+        return format!("{what}{whom} was due at {due_seconds:.2} s: the trial ended first");
     };
     let late =
         if at_seconds - due_seconds > 0.1 { format!(" (due at {due_seconds:.2} s)") } else { String::new() };
-    if injected.missed || injected.back_seconds.or(injected.last_ok_seconds).is_none() && !injected.overtaken
-    {
-        return format!("{fault}{whom} at {at_seconds:.2} s{late}: it was already down or about to stop");
+    let is_of_cluster = [LOSE, CUT].contains(&fault.as_str());
+    let was_down =
+        injected.back_seconds.or(injected.last_ok_seconds).is_none() && !injected.overtaken && !is_of_cluster;
+    let what = if fault == LOSE { "loss" } else { fault };
+    if injected.missed || was_down {
+        return format!(
+            "{what}{whom} at {at_seconds:.2} s{late}: it was already down, about to stop, paused or cut off"
+        );
     }
     let answered = match answered_seconds {
+        _ if is_of_cluster => of_cluster(injected, *at_seconds),
         Some(_) if fault == "disconnect" => "all client connections were closed".to_owned(),
         Some(on) if is_of_clients => {
             format!("one of the processes that drive the clients stalled for {:.2} s", on - at_seconds)
@@ -700,21 +744,82 @@ fn injection(injected: &InjectionFigures) -> String {
             }
         }
     };
-    format!("{fault}{whom} at {at_seconds:.2} s{late}: {answered}; {served}{counts}")
+    format!("{what}{whom} at {at_seconds:.2} s{late}: {answered}; {served}{counts}")
+}
+
+/// The names of the faults that take a cluster.
+const LOSE: &str = "lose";
+const CUT: &str = "cut";
+
+/// What came of a member of a cluster that was lost or cut off at this moment, and who took over from it.
+fn of_cluster(injected: &InjectionFigures, at: f64) -> String {
+    let InjectionFigures { fault, member, back_seconds, answered_seconds, promotion, not_promoted, .. } =
+        injected;
+    let mut said = Vec::new();
+    if let Some(promotion) = promotion {
+        let (who, by) = (&promotion.member, chosen_by(promotion));
+        said.push(format!(
+            "{who} was promoted ({by}) and took writes after {:.2} s",
+            promotion.at_seconds - at
+        ));
+    } else if let Some(why) = not_promoted {
+        said.push(format!("nobody was promoted: {why}"));
+    }
+    if fault == LOSE {
+        if said.is_empty() {
+            said.push("it never came back, and acknowledgements wait for it no more".to_owned());
+        }
+        return said.join("; ");
+    }
+    let cut = back_seconds.map_or_else(String::new, |back| format!(" for {:.2} s", back - at));
+    let reached = if promotion.is_some() { ", while clients reached it" } else { "" };
+    said.push(format!("{member} was cut off from the other members{cut}{reached}"));
+    said.push(match (promotion, answered_seconds) {
+        (Some(_), Some(_)) => "it was then ended, and copied anew after the measured part".to_owned(),
+        (None, Some(on)) => format!("it answered as a member {:.2} s after the cut began", on - at),
+        (_, None) if injected.overtaken => "the next fault came before it was a member again".to_owned(),
+        (_, None) => "it did not become a member again".to_owned(),
+    });
+    said.join("; ")
+}
+
+/// The rule by which a replica was promoted, and how far the replicas were behind the one that had received most.
+fn chosen_by(promotion: &PromotionFigures) -> String {
+    let PromotionFigures { member: chosen, rule, behind, .. } = promotion;
+    let missed = behind.get(chosen).copied().flatten().filter(|bytes| *bytes > 0);
+    let most = behind.iter().find(|(_, bytes)| **bytes == Some(0)).map(|(member, _)| member);
+    let although = missed.zip(most);
+    let although = although.map(|(bytes, most)| format!("although {most} had {} bytes more", count(bytes)));
+    let others = behind.iter().filter(|(member, _)| *member != chosen).filter_map(|(member, bytes)| {
+        Some(match bytes {
+            Some(0) => return None,
+            Some(bytes) => format!("{member} was {} bytes behind", count(*bytes)),
+            None => format!("{member} did not answer"),
+        })
+    });
+    [rule.clone()].into_iter().chain(although).chain(others).collect::<Vec<_>>().join("; ")
 }
 
 /// What ended processes in a trial: crashes that tested its durability level, and what did not.
 fn ended(trial: &TrialResult) -> String {
     let mut times: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for end in trial.ends().filter(|end| !end.crash) {
+    for end in trial.ends().filter(|end| !end.crash || end.promotion.is_some()) {
         *times.entry((&end.fault, &end.member)).or_default() += 1;
     }
-    let crashes = [trial.crashes().count()].into_iter().filter(|count| *count > 0);
+    // one after which another leads is told by its name
+    let crashes = trial.crashes().filter(|crash| crash.promotion.is_none()).count();
+    let crashes = [crashes].into_iter().filter(|count| *count > 0);
     let crashes =
         crashes.map(|count| if count == 1 { "one crash".to_owned() } else { format!("{count} crashes") });
     let others = times.into_iter().map(|((fault, member), count)| {
-        let of = if member == Role::Server.name() { String::new() } else { format!(" of the {member}") };
-        if count == 1 { format!("one {fault}{of}") } else { format!("{count} {fault}s{of}") }
+        let of =
+            if member == Role::Server.name() { String::new() } else { format!(" of {}", in_words(member)) };
+        match (count, fault) {
+            (1, LOSE) => format!("the loss{of}"),
+            (_, LOSE) => format!("{count} losses{of}"),
+            (1, _) => format!("one {fault}{of}"),
+            _ => format!("{count} {fault}s{of}"),
+        }
     });
     crashes.chain(others).collect::<Vec<_>>().join(" and ")
 }
@@ -732,7 +837,7 @@ fn survived(trial: &TrialResult) -> String {
         found.map(ToString::to_string).collect()
     };
     // what was published without an acknowledgement is lost, too, although no durability was promised for it
-    let lost = found(&|finding| finding.guarantee == DURABILITY.name || finding.name == "lost");
+    let lost = found(&|finding| finding.is_loss() || finding.name == "lost");
     let unprotected = found(&|finding| finding.guarantee == LOCK);
     match (trial.audit.verdict, &lost[..]) {
         (Verdict::Unknown, _) => format!("{ended}, {of}: what survived is unknown"),
@@ -790,7 +895,7 @@ fn restart(restart: &RestartFigures) -> String {
     let RestartFigures { member, found_seconds, same_data, servers, .. } = restart;
     let whom = match Role::ALL.into_iter().find(|role| role.name() == member) {
         Some(Role::Locks) => "the lock service".to_owned(),
-        _ => format!("the {member}"),
+        _ => in_words(member),
     };
     let what = match (servers, same_data) {
         (2.., _) => format!(
@@ -946,6 +1051,7 @@ mod tests {
     use super::*;
     use acidtest_engine::Stop;
     use acidtest_results::{StopFigures, sample::Grid};
+    use acidtest_workloads::DURABILITY;
 
     #[test]
     fn client_threads_that_were_busy_all_the_time_may_have_set_the_limit() {
@@ -1039,6 +1145,8 @@ mod tests {
             forced: false,
             last_ok_seconds: Some(3.2),
             next_ok_seconds: Some(4.2),
+            promotion: None,
+            not_promoted: None,
         };
         let queue = |outstanding| injection(&InjectionFigures { outstanding, ..kill.clone() });
         assert!(
@@ -1114,6 +1222,96 @@ mod tests {
         assert!(said(&result).contains(told), "{}", said(&result));
         result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
         assert!(said(&result).contains("what survived is unknown"));
+    }
+
+    fn of_leader(fault: &str, answered: Option<f64>) -> InjectionFigures {
+        serde_json::from_value(serde_json::json!({
+            "fault": fault, "member": "server-1", "due_seconds": 3.0, "at_seconds": 3.0,
+            "back_seconds": answered.map(|_| 7.0), "answered_seconds": answered, "acknowledged": 5000, "interrupted": 8,
+            "last_ok_seconds": 2.99, "next_ok_seconds": 4.4, "unserved_from_seconds": 2.99, "unserved_until_seconds": 4.4,
+            "promotion": {
+                "member": "server-2", "rule": "most-advanced", "at_seconds": 4.32,
+                "behind": { "server-2": 0, "server-3": 16384 },
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn who_took_over_from_a_leader_is_told() {
+        let lost = of_leader("lose", None);
+        assert_eq!(
+            injection(&lost),
+            "loss of server-1 at 3.00 s: server-2 was promoted (most-advanced; server-3 was 16,384 bytes behind) and took writes \
+             after 1.32 s; nobody was served for 1.41 s; 5,000 acknowledged before it, 8 interrupted"
+        );
+        let cut = injection(&of_leader("cut", Some(9.5)));
+        let told = "cut of server-1 at 3.00 s: server-2 was promoted (most-advanced; server-3 was 16,384 bytes behind) and took \
+                    writes after 1.32 s; server-1 was cut off from the other members for 4.00 s, while clients reached it; it was then \
+                    ended, and copied anew after the measured part; nobody was served for 1.41 s";
+        assert!(cut.starts_with(told), "{cut}");
+        let replica =
+            |fault, answered| injection(&InjectionFigures { promotion: None, ..of_leader(fault, answered) });
+        assert!(
+            replica("lose", None).contains("it never came back, and acknowledgements wait for it no more; "),
+            "{}",
+            replica("lose", None)
+        );
+        let cut = replica("cut", Some(7.2));
+        assert!(cut.contains("for 4.00 s; it answered as a member 4.20 s after"), "{cut}");
+        // nothing was acknowledged before it
+        let early = InjectionFigures { last_ok_seconds: None, ..lost.clone() };
+        assert!(injection(&early).contains("server-2 was promoted"), "{}", injection(&early));
+        let why = Some("no replica answered".to_owned());
+        let nobody = InjectionFigures { promotion: None, not_promoted: why, ..lost.clone() };
+        let nobody = injection(&nobody);
+        assert!(nobody.contains("3.00 s: nobody was promoted: no replica answered; "), "{nobody}");
+        let mut first = lost;
+        let promotion = first.promotion.as_mut().unwrap();
+        promotion.rule = "first".to_owned();
+        promotion.behind = [("server-2".to_owned(), Some(9)), ("server-3".to_owned(), Some(0))].into();
+        let first = injection(&first);
+        assert!(first.contains("(first; although server-3 had 9 bytes more) and"), "{first}");
+    }
+
+    #[test]
+    fn what_a_promotion_left_is_said_with_what_was_acknowledged() {
+        let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        let cell = &mut result.cells[0];
+        (cell.nodes, cell.replication) = (3, Replication::Quorum);
+        let because = "synchronous_standby_names = ANY 1 (…)".to_owned();
+        cell.replication_read =
+            Some(acidtest_model::EffectiveReplication { level: Replication::Quorum, because, following: 2 });
+        cell.trials[0].injections = vec![of_leader("lose", None)];
+        cell.trials[1].injections = vec![of_leader("cut", Some(9.5))];
+        let said = |result: &RunResult| notes(result, &Names::of(&result.cells), true).join("\n");
+        let text = said(&result);
+        for words in [
+            "replication quorum: an acknowledged write is on a majority, and survives the loss of a minority if the most advanced \
+             replica takes over, according to the settings \
+             read back; tested by 2 promotions.",
+            "the loss of server-1, ",
+            "one cut of server-1, ",
+            " unanswered: no loss seen",
+        ] {
+            assert!(text.contains(words), "no {words:?} in {text}");
+        }
+        assert!(!text.contains("amount to replication"), "{text}");
+        result.cells[0].replication = Replication::All;
+        let audit = &mut result.cells[0].trials[1].audit;
+        audit.verdict = Verdict::Broken;
+        let guarantee = acidtest_workloads::guarantee::REPLICATION;
+        audit.findings.push(acidtest_workloads::Finding::new("lost_updates", 12, "updates", guarantee));
+        let text = said(&result);
+        assert!(text.contains("one cut of server-1, ") && text.contains(": lost 12 updates"), "{text}");
+        let settings = "the settings amount to replication quorum: synchronous_standby_names = ANY 1 (…)";
+        assert!(text.contains(settings), "{text}");
+        // a member of a cluster that was killed is named by its number
+        let mut kill = InjectionFigures { promotion: None, crash: true, ..of_leader("kill", Some(4.2)) };
+        "server-2".clone_into(&mut kill.member);
+        result.cells[0].trials[1].injections = vec![kill];
+        let text = said(&result);
+        assert!(text.contains("tested by one crash of server-2's process"), "{text}");
     }
 
     /// A kill that another one overtakes has its outage, too.

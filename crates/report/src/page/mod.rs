@@ -514,14 +514,17 @@ fn plans(cell: &CellResult) -> Vec<(&String, &String)> {
 fn settings(result: &RunResult) -> Markup {
     let seen = distinct(result.cells.iter().filter_map(|cell| {
         let store = cell.address.as_ref().unwrap_or(&cell.title);
-        Some((store, cell.effective.as_ref()?))
+        Some((store, cell.effective.as_ref()?, cell.replication_read.as_ref()))
     }));
     html! {
-        @for (store, effective) in seen {
+        @for (store, effective, replication) in seen {
             details {
                 summary { (store) " " (effective.version) " · durability " (effective.durability) }
                 p { (effective.because) }
                 @if let Some(tls) = &effective.tls { p { "TLS: " (tls) } }
+                @if let Some(read) = replication {
+                    p { "replication " (read.level) ": " (read.because) "; replicas that follow: " (read.following) }
+                }
                 div.scroll tabindex="0" { table { tbody {
                     @for (name, value) in &effective.settings { tr { th scope="row" { (name) } td { (value) } } }
                 } } }
@@ -613,6 +616,8 @@ mod tests {
             forced: false,
             last_ok_seconds: None,
             next_ok_seconds: None,
+            promotion: None,
+            not_promoted: None,
         };
         let late = acidtest_results::InjectionFigures { at_seconds: None, ..kill.clone() };
         result.cells[1].trials[0].injections = vec![kill, late];

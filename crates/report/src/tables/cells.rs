@@ -340,6 +340,8 @@ mod tests {
             forced: false,
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
+            promotion: None,
+            not_promoted: None,
         };
         let [first, second] = &mut result.cells[..2] else { panic!("there are two cells") };
         first.trials[0].injections = vec![injected(Some(2.9), Some(3.4)), injected(None, Some(4.0))];

@@ -25,7 +25,7 @@ use crate::table::{Entry, Priority, Table};
 use acidtest_model::figure::{offered, three_digits};
 use acidtest_results::{
     CellResult, OperationFigures, Ratio, RunResult,
-    dimensions::{DURABILITY, LOCK, NOT_THERE, Names, RATE, STORE},
+    dimensions::{DURABILITY, LOCK, NOT_THERE, Names, RATE, REPLICATION, STORE},
     distinct,
 };
 
@@ -79,6 +79,7 @@ impl<'a> Columns<'a> {
         let others = self.others.iter().map(|name| match (name.as_str(), cell.rate) {
             (RATE, Some(rate)) => offered(rate) + "/s",
             (DURABILITY, _) => cell.durability_in_name(),
+            (REPLICATION, _) => cell.replication_in_name(),
             _ => cell.dimension(name),
         });
         own.into_iter().flatten().chain(others).collect()
