@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
-use acidtest_model::{Durability, Lock, StoreKind, Support};
+use acidtest_model::{Durability, Lock, Replication, StoreKind, Support};
 use acidtest_results::{OPTIONS, PlanOption, distinct};
 use acidtest_workloads::{
     Workload,
@@ -16,7 +16,8 @@ use crate::registry::{Feature, STORES, left_out};
 const WORKLOADS: [&str; 7] = ["inventory", "records", "join", "queue", "logs", "parcels", "transactions"];
 
 /// First words of the rows that speak of something that `KIND` has too.
-const KEYS: [&str; 7] = ["workload", "lock", "durability", "isolation", "transactions", "refresh", "tls"];
+const KEYS: [&str; 8] =
+    ["workload", "lock", "durability", "isolation", "transactions", "refresh", "tls", "replication"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -90,7 +91,10 @@ fn said(kind: &StoreKind) -> Vec<(&'static str, &'static str, Support)> {
         [("transactions", "", kind.transactions), ("refresh", "", kind.refresh), ("tls", "", kind.tls)];
     // a page needs no row to say that a write is found at once
     let rest = rest.into_iter().filter(|(key, _, support)| *key != "refresh" || support.is_yes());
-    workloads.into_iter().chain(locks).chain(durability).chain(levels).chain(rest).collect()
+    // nor one to say that acidtest starts one node
+    let replication = kind.replication.iter().map(|(level, support)| ("replication", level.name(), *support));
+    let guarantees = locks.into_iter().chain(durability).chain(levels).chain(rest).chain(replication);
+    workloads.into_iter().chain(guarantees).collect()
 }
 
 #[test]
@@ -250,6 +254,14 @@ fn tables_over_all_stores_say_what_the_stores_say() {
     assert!(missing.is_empty(), "a table over all stores needs all of them: {missing:?}");
     let locks = Lock::ALL.map(|lock| format!("lock {}", lock.name()));
     let levels = Durability::ALL.map(|durability| format!("durability {}", durability.name()));
+    let clusters = Replication::ALL.into_iter().filter(|level| !level.is_none());
+    let clusters: Vec<Replication> = clusters.collect();
+    let of_cluster = |kind: &StoreKind| match kind.replication {
+        [] => Vec::new(),
+        _ => words(clusters.iter().map(|level| kind.replication(*level))),
+    };
+    let replication: Vec<String> =
+        clusters.iter().map(|level| format!("replication {}", level.name())).collect();
     let of_workload = |kind: &StoreKind| words(WORKLOADS.map(|name| kind.workload(name)));
     let of_rest = |kind: &StoreKind| {
         let levels = kind.isolation.iter().filter(|(_, support)| support.is_yes());
@@ -279,6 +291,7 @@ fn tables_over_all_stores_say_what_the_stores_say() {
                 of_rest,
             ),
         ),
+        ("guarantees", "replication levels", table(&replication, of_cluster)),
         ("queues", "queues", table(&["a queue is", queues[0], queues[1]], |kind| of_queue(kind, &queues))),
         ("queues", "refused", refused()),
     ] {

@@ -118,9 +118,9 @@ pub struct SecondEvent {
 pub struct FaultEvent {
     /// The number of the trial.
     pub trial: u64,
-    /// What is done: `kill`, `restart`, `pause`, `disconnect`, `stall`.
+    /// What is done: `kill`, `restart`, `pause`, `lose`, `cut`, `disconnect`, `stall`.
     pub fault: String,
-    /// To whom: `server`, `locks`, `gateway`, `clients` and the like.
+    /// To whom: `server`, `server-2` (of a cluster), `locks`, `gateway`, `clients` and the like.
     pub member: String,
     /// How far it is: `begun`, `back` (started again, or going on), `answers`, or `missed` (there was nothing to do it to).
     pub stage: String,

@@ -92,6 +92,8 @@ pub struct StoreAbilities {
     pub isolation: Vec<Supported>,
     /// TLS to a private server.
     pub tls: Supported,
+    /// The replication levels of private clusters.
+    pub replication: Vec<Supported>,
 }
 
 /// A parameter of a workload.

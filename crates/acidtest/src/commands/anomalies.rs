@@ -344,6 +344,7 @@ impl Trying<'_> {
             run,
             number,
             replace: self.arguments.replace,
+            cluster: None,
             connect_timeout: Address::CONNECT_TIMEOUT,
             size: ServerSize { clients: SESSIONS, ..ServerSize::default() },
             host: None,

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::Command};
 
 use acidtest_lab::Lab;
-use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, StoreKind, Support};
+use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, Replication, StoreKind, Support};
 use acidtest_results::{Plan, RunResult};
 use acidtest_runner::{Failure, Footprint, Grid, Order, Target, WrittenAddress};
 use acidtest_serve::{
@@ -289,6 +289,8 @@ fn here(kind: &StoreKind) -> (bool, String) {
 fn abilities(kind: &StoreKind) -> StoreAbilities {
     let isolation = Isolation::ALL.iter().map(|level| supported(level.name(), kind.isolation(*level)));
     let durability = Durability::ALL.iter().map(|level| supported(level.name(), kind.durability(*level)));
+    let of_clusters = Replication::ALL.into_iter().filter(|level| !level.is_none());
+    let replication = of_clusters.map(|level| supported(level.name(), kind.replication(level)));
     StoreAbilities {
         name: kind.name.to_owned(),
         title: kind.title.to_owned(),
@@ -298,6 +300,7 @@ fn abilities(kind: &StoreKind) -> StoreAbilities {
         durability: durability.collect(),
         isolation: isolation.collect(),
         tls: supported("tls", kind.tls),
+        replication: replication.collect(),
     }
 }
 

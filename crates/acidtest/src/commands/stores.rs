@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, Hosting, Lock, StoreKind, Support};
+use acidtest_model::{Durability, Hosting, Lock, Replication, StoreKind, Support};
 use acidtest_report::{Entry, Table};
 use acidtest_runner::Failure;
 use acidtest_workloads::WORKLOADS;
@@ -79,6 +79,12 @@ fn describe(kind: &StoreKind) -> String {
         row("durability", durability.name(), kind.durability(durability));
     }
     row("tls", "", kind.tls);
+    for (level, support) in kind.replication {
+        row("replication", level.name(), *support);
+    }
+    if kind.replication.is_empty() {
+        row("replication", "", kind.replication(Replication::Async));
+    }
     let _ = writeln!(text, "  {:<11} {}", "here", here(kind));
     if !kind.address.is_empty() {
         let _ = writeln!(text, "  {:<11} --store {}", "your own", kind.address);

@@ -39,16 +39,23 @@ const CHOSEN: [(&str, &str, &str, &[&str]); 3] = [
 
 /// How the workload is driven: the key, its name on the form, what to write, and what is tried in its place to see whether it
 /// has an effect.
-const DRIVING: [(&str, &str, &str, Option<&str>); 6] = [
+const DRIVING: [(&str, &str, &str, Option<&str>); 8] = [
     ("clients", "Clients", "at once; a list such as 1,4,16 or 3..66:9 runs each", Some("7")),
     ("trials", "Trials of each cell", "several give intervals", None),
     ("duration", "Measured for", "in each trial, such as 10s or 1m 30s", Some("7s")),
     ("warmup", "Warm-up", "before it, not recorded", Some("7s")),
     ("rates", "Offered rate", "operations a second; empty: as fast as the clients can", Some("7")),
+    ("nodes", "Nodes", "of each store; 3 is a cluster, 1,3 runs both", Some("3")),
+    (
+        "replication",
+        "Replication",
+        "what clusters acknowledge: async, semi, quorum, all; async,quorum runs both",
+        Some("quorum"),
+    ),
     (
         "faults",
         "Faults",
-        "such as kill@3s; none,kill@3s runs both; also restart, pause, disconnect, stall",
+        "such as kill@3s; none,kill@3s runs both; also restart, pause, disconnect, stall; of clusters lose, cut",
         None,
     ),
 ];
