@@ -109,7 +109,7 @@ impl TrialDescription {
     }
 
     pub(crate) fn options<'a>(&self, locks: Option<&'a Address>) -> OpenOptions<'a> {
-        OpenOptions { durability: self.durability, locks }
+        OpenOptions { durability: self.durability, locks, peers: &[] }
     }
 
     /// The trial's clients of this process.

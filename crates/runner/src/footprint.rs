@@ -57,11 +57,15 @@ impl Footprint {
             let kind = targets[setting.target].kind();
             let connections = u64::from(held.connections).saturating_mul(u64::from(kind.client_kib) << 10);
             footprint.memory_bytes = footprint.memory_bytes.saturating_add(connections);
+            // each node has all data
+            let nodes = setting.cluster.map_or(1, |cluster| u64::from(cluster.nodes));
             if kind.in_memory {
-                footprint.memory_bytes = footprint.memory_bytes.saturating_add(held.taken(OF_MEMORY));
+                let taken = held.taken(OF_MEMORY).saturating_mul(nodes);
+                footprint.memory_bytes = footprint.memory_bytes.saturating_add(taken);
             }
             if kind.hosting != Hosting::InMemory {
-                footprint.disk_bytes = footprint.disk_bytes.saturating_add(held.taken(OF_DISK));
+                let taken = held.taken(OF_DISK).saturating_mul(nodes);
+                footprint.disk_bytes = footprint.disk_bytes.saturating_add(taken);
             }
         }
         footprint

@@ -4,15 +4,17 @@ use std::{collections::BTreeSet, time::Duration};
 
 use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
 use acidtest_model::{
-    Address, Commands, Disruption, Durability, Encryption, Fault, Faults, Hosting, Lock, Role, StoreKind,
-    Support,
+    Address, Commands, Disruption, Durability, Encryption, Fault, Faults, Hosting, Lock, Moment, Promotion,
+    Replication, Role, Selector, StoreKind, Support,
 };
 use acidtest_observe::usable_cores;
 use acidtest_results::{ArrivalKind, CellResult, OPTIONS, Plan};
-use acidtest_workloads::{Ramp, RunningService, Values, WORKLOADS, Workload, WorkloadKind, WorkloadSpec};
+use acidtest_workloads::{
+    Ramp, RunningService, Values, WORKLOADS, Workload, WorkloadKind, WorkloadSpec, guarantee::REPLICATION,
+};
 use serde_json::Value;
 
-use crate::{Failure, Target, threads::suitable};
+use crate::{Failure, Target, cluster::ClusterSpec, threads::suitable};
 
 /// Most threads for a store that holds the thread of its client.
 const MOST_THREADS: usize = 1024;
@@ -33,6 +35,14 @@ pub struct Cell {
     pub durability: Durability,
     /// Whether the connections are encrypted.
     pub tls: Encryption,
+    /// How many nodes of the store there are.
+    pub nodes: u32,
+    /// What a cluster's acknowledgements wait for.
+    pub replication: Replication,
+    /// Which replica is promoted when the leader is gone.
+    pub promotion: Promotion,
+    /// Whether members are to be cut off from each other.
+    pub linked: bool,
     pub lock: Lock,
     /// How many clients are driven.
     pub clients: u32,
@@ -50,12 +60,29 @@ pub(crate) struct Setting {
     pub(crate) target: usize,
     pub(crate) durability: Durability,
     pub(crate) tls: Encryption,
+    /// Its nodes, where it has several.
+    pub(crate) cluster: Option<ClusterSpec>,
 }
 
 impl Cell {
     /// How its store is opened.
     pub(crate) fn setting(&self) -> Setting {
-        Setting { target: self.target, durability: self.durability, tls: self.tls }
+        let Self { target, durability, tls, .. } = *self;
+        Setting { target, durability, tls, cluster: self.cluster() }
+    }
+
+    /// The cluster that it is, if it has several nodes.
+    fn cluster(&self) -> Option<ClusterSpec> {
+        let nodes = u16::try_from(self.nodes).ok().filter(|nodes| *nodes > 1)?;
+        Some(ClusterSpec { nodes, replication: self.replication, linked: self.linked })
+    }
+
+    /// The guarantees that it does without: those of its workload, and replication, where its trials have another member promoted and it
+    /// promises nothing of that.
+    fn without(&self, spec: &WorkloadSpec, faults: &Faults) -> Vec<String> {
+        let survives = self.replication.survives_promotion(self.promotion, self.nodes);
+        let lost = (faults.promote() && !survives).then_some(REPLICATION.name);
+        spec.without(self.lock).into_iter().chain(lost).map(str::to_owned).collect()
     }
 
     /// Whether it has a hard lock that its store cannot keep by itself.
@@ -78,9 +105,12 @@ impl Cell {
             host_round_trip_ns: None,
             threads: None,
             decides: spec.decides,
-            without: spec.without(self.lock).into_iter().map(str::to_owned).collect(),
+            without: self.without(spec, faults),
             durability_asked: (!target.keeps_durability()).then_some(self.durability),
             tls: self.tls,
+            nodes: self.nodes,
+            replication: self.replication,
+            replication_read: None,
             faults: faults.clone(),
             clients: self.clients,
             scheduled: spec.scheduled,
@@ -209,6 +239,7 @@ impl Grid {
         let faults = if plan.faults.is_empty() { vec![Faults::default()] } else { plan.faults.clone() };
         let mut grid = Self { workloads, faults, cells: Vec::new(), left_out: Vec::new() };
         let mut refused = Refused::default();
+        let mut alone = BTreeSet::new();
         for (target, each) in targets.iter().enumerate() {
             // a user's own server keeps the durability level that it has, and so does a store whose queues have their
             // own
@@ -220,22 +251,35 @@ impl Grid {
                 let encryptions = encryptions(plan, each, spec);
                 let with_lock = |durability| locks.iter().map(move |lock| (durability, lock));
                 let settings = levels.clone().flat_map(with_lock);
-                for ((&durability, &lock), &tls) in
-                    settings.flat_map(|setting| encryptions.iter().map(move |tls| (setting, tls)))
+                let clusters = clusters(plan, each);
+                let settings = settings.flat_map(|setting| encryptions.iter().map(move |tls| (setting, tls)));
+                for (((&durability, &lock), &tls), (nodes, replication)) in
+                    settings.flat_map(|setting| clusters.iter().map(move |cluster| (setting, *cluster)))
                 {
                     let able = check(each, spec, durability, lock);
-                    if let Err(why) = able.and_then(|()| check_tls(each, spec, tls)) {
+                    let able = able.and_then(|()| check_tls(each, spec, tls));
+                    if let Err(why) = able.and_then(|()| check_replication(each, nodes, replication)) {
                         refused.lacking.insert(why);
                         continue;
                     }
                     let fits = check_embedded(spec, each, durability)
-                        .and_then(|()| check_others_table(spec, each, &plan.namespace));
+                        .and_then(|()| check_others_table(spec, each, &plan.namespace))
+                        .and_then(|()| check_cluster(each, plan, spec, durability, (nodes, replication)));
                     if let Err(why) = fits {
                         refused.unfit.insert(why);
                         continue;
                     }
                     for (index, faults) in grid.faults.iter().enumerate() {
-                        if let Err(why) = check_faults(faults, each, plan, spec, lock) {
+                        if nodes == 1 && faults.need_several() && plan.nodes.iter().any(|nodes| *nodes > 1) {
+                            alone.insert(format!(
+                                "{}: one node has no other for --fault {faults}",
+                                each.shown()
+                            ));
+                            continue;
+                        }
+                        let possible = check_members(faults, each, nodes)
+                            .and_then(|()| check_faults(faults, each, plan, spec, lock));
+                        if let Err(why) = possible {
                             refused.unfit.insert(why);
                             continue;
                         }
@@ -244,6 +288,10 @@ impl Grid {
                             workload,
                             durability,
                             tls,
+                            nodes,
+                            replication,
+                            promotion: plan.promote,
+                            linked: nodes > 1 && faults.cut(),
                             lock,
                             clients,
                             rate,
@@ -256,6 +304,7 @@ impl Grid {
             }
         }
         grid.assign_threads(plan, targets);
+        grid.left_out.extend(alone);
         if refused.reasons().next().is_none() {
             return Ok(grid);
         }
@@ -265,7 +314,7 @@ impl Grid {
         if grid.cells.is_empty() {
             return Err(Failure::Usage(format!("nothing in the plan can be run:\n  {}", refused.lines())));
         }
-        grid.left_out = refused.reasons().map(str::to_owned).collect();
+        grid.left_out.extend(refused.reasons().map(str::to_owned));
         Ok(grid)
     }
 
@@ -443,6 +492,127 @@ fn check_tls(target: &Target, spec: &WorkloadSpec, tls: Encryption) -> Result<()
     }
 }
 
+/// Numbers of nodes, each with a replication level: as the plan says, but a user's own server has the nodes that it has, and one node
+/// replicates to nobody.
+fn clusters(plan: &Plan, target: &Target) -> Vec<(u32, Replication)> {
+    let asked = if target.address.is_some() { &[1][..] } else { &plan.nodes };
+    let mut all = Vec::new();
+    for &nodes in asked {
+        let levels = if nodes == 1 { &[Replication::None][..] } else { &plan.replication };
+        // that of one node is meant for the one that is also asked for
+        let is_for_one = |level: &Replication| nodes > 1 && level.is_none() && plan.nodes.contains(&1);
+        all.extend(levels.iter().filter(|level| !is_for_one(level)).map(|level| (nodes, *level)));
+    }
+    all
+}
+
+/// Whether a cluster of the store can replicate as asked; the error is the reason why not.
+fn check_replication(target: &Target, nodes: u32, level: Replication) -> Result<(), String> {
+    let kind = target.kind();
+    match kind.replication(level) {
+        _ if nodes == 1 => Ok(()),
+        _ if kind.replication.is_empty() => Err(format!(
+            "{} has no clusters here: acidtest starts one node of it only; leave --nodes {nodes} out",
+            kind.name
+        )),
+        _ if level.is_none() => Err(format!(
+            "--replication none is that of one node (--nodes 1); --nodes {nodes} has async, quorum or all"
+        )),
+        Support::Yes(_) => Ok(()),
+        Support::No(why) => {
+            let is_had = |each: &Replication| !each.is_none() && kind.replication(*each).is_yes();
+            let has = Replication::ALL.into_iter().filter(is_had).map(Replication::name);
+            Err(lacks(kind, "replication", level.name(), why, has))
+        }
+    }
+}
+
+/// Whether the cell can be that of a cluster; the error is the reason why not.
+fn check_cluster(
+    target: &Target,
+    plan: &Plan,
+    spec: &WorkloadSpec,
+    durability: Durability,
+    (nodes, level): (u32, Replication),
+) -> Result<(), String> {
+    let name = target.kind().name;
+    if nodes == 1 {
+        return Ok(());
+    }
+    if durability == Durability::None && level > Replication::Async {
+        return Err(format!(
+            "{name} with durability none acknowledges before its log is written, and so waits for no replica: ask for \
+             --replication async, or --durability disk"
+        ));
+    }
+    if let Some(service) = spec.services.first() {
+        return Err(format!(
+            "the {service} in front of {name} knows one server, and does not follow another that is promoted: leave --nodes \
+             {nodes} out"
+        ));
+    }
+    if plan.client_processes().is_some() {
+        return Err(format!(
+            "--nodes {nodes} needs all clients in one process: leave --processes and --fault stall out"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether there are the members that the faults are done to; the error is the reason why not.
+///
+/// An injection that hits several members would give all that it interrupts to the last of them (`Injector::count`); so none does.
+fn check_members(faults: &Faults, target: &Target, nodes: u32) -> Result<(), String> {
+    let name = target.kind().name;
+    let promotions = faults.0.iter().filter(|fault| fault.may_promote());
+    let moments: Vec<u32> = promotions
+        .map(|fault| match fault.moment {
+            Moment::At(_) => 1,
+            Moment::Drawn(times) => times,
+        })
+        .collect();
+    if moments.iter().sum::<u32>() > 1 {
+        return Err(format!(
+            "--fault {faults}: a trial can lose its leader once, by one lose or one cut; a server that is named by its number \
+             may lead by then, so name replicas as replica-1"
+        ));
+    }
+    for fault in &faults.0 {
+        let is_there = match fault.target {
+            Selector::Member(member) if member == fault.target.role().into() => {
+                !fault.disruption.is_of_cluster()
+            }
+            Selector::Member(member) => {
+                member.number().is_some_and(|number| nodes > 1 && u32::from(number) <= nodes)
+            }
+            Selector::Leader => nodes > 1,
+            Selector::Replica(number) => u32::from(number) < nodes,
+            Selector::Minority => nodes.saturating_sub(1) / 2 == 1,
+            Selector::All => false,
+        };
+        if is_there {
+            continue;
+        }
+        return Err(match (nodes, fault.target) {
+            (1, _) => format!(
+                "{name} has one {}, and --fault {faults} is for stores with several ({fault}): write kill@3s or the like, or \
+                 ask for --nodes 3",
+                fault.target.role()
+            ),
+            (_, Selector::Minority | Selector::All) => format!(
+                "--fault {faults} with --nodes {nodes}: a fault strikes one member; name it (leader, replica-1, server-2)"
+            ),
+            _ => format!(
+                "--fault {faults}: no member is {} with --nodes {nodes}: there are leader, replica-1 to replica-{} and \
+                 server-1 to server-{nodes}",
+                fault.target,
+                nodes - 1
+            ),
+        });
+    }
+    Ok(())
+}
+
 /// Whether the faults can be brought about in a cell; the error is the reason why not, with what would do.
 fn check_faults(
     faults: &Faults,
@@ -452,15 +622,6 @@ fn check_faults(
     lock: Lock,
 ) -> Result<(), String> {
     let kind = target.kind();
-    // an injection that hits several members would give all that it interrupts to the last of them (`Injector::count`)
-    let of_several = faults.0.iter().map(|fault| fault.target).find(|target| *target != target.role().into());
-    if let Some(several) = of_several {
-        return Err(format!(
-            "{} has one {}, and --fault {faults} is for stores with several ({several}): write kill@3s or the like",
-            kind.name,
-            several.role()
-        ));
-    }
     if let (Some(_), Support::No(why)) = (plan.client_processes(), kind.processes) {
         let asked = if plan.processes.is_some() { "--processes" } else { "--fault stall" };
         return Err(format!("{} needs all its clients in one process: {why}; leave {asked} out", kind.name));

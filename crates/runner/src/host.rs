@@ -104,7 +104,7 @@ impl Host {
         if let Some(store) = &state.store {
             return Ok(Arc::clone(store));
         }
-        let options = OpenOptions { durability: Some(self.durability), locks: None };
+        let options = OpenOptions { durability: Some(self.durability), locks: None, peers: &[] };
         let opened = runtime.block_on(self.opener.open(&self.address, options));
         let store: Arc<dyn Store> = Arc::from(opened.map_err(|error| error.to_string())?);
         state.store = Some(Arc::clone(&store));

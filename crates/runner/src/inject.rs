@@ -10,16 +10,17 @@ use std::{
 
 use acidtest_engine::{Extent, SoFar};
 use acidtest_lab::Member;
-use acidtest_model::{Commands, Disruption, Injection, MemberId, Role, Selector, Timeline};
+use acidtest_model::{Commands, Disruption, Injection, MemberId, Promotion, Role, Selector, Timeline};
 use acidtest_results::InjectionFigures;
 use acidtest_workloads::{Audit, queue::DOUBTFUL};
 
 use crate::{
-    Failure, OpenOptions,
-    answer::{AGAIN, READY, open, takes_connections},
+    Failure,
+    answer::{AGAIN, READY, takes_connections},
+    cluster::{FailingOver, NOTICING, Promoted},
     command::UserCommand,
     driver::Driver,
-    instance::{Instance, LostMember, Reopening},
+    instance::{Instance, LostMember},
     lives::AskedEnd,
     outages::{Event, Outage, Outages},
 };
@@ -41,6 +42,10 @@ pub struct Injected {
     pub injection: Injection,
     /// The member that it was done to.
     pub member: MemberId,
+    /// Whether that was the server that clients write to, and not a replica or a service.
+    pub led: bool,
+    /// What the operator of a cluster did about it, and when the new leader took writes; or why nobody could be promoted.
+    pub promotion: Option<Result<(Promoted, Duration), String>>,
     /// When the signal was sent; none if the trial ended before.
     pub at: Option<Duration>,
     /// When the member was started again, or went on; none if it never was.
@@ -91,9 +96,12 @@ impl Injected {
         let (last_ok, last_change, next_ok) = (None, None, None);
         let (acknowledged, outstanding, interrupted, unserved) = (0, None, 0, None);
         let (missed, overtaken, forced, same_life, another_server) = (false, false, false, false, false);
+        let led = member.role == Role::Server;
         Self {
             injection,
             member,
+            led,
+            promotion: None,
             at,
             back,
             answered,
@@ -115,6 +123,26 @@ impl Injected {
     /// Whether it ended the processes of its member, as far as anybody knows.
     pub(crate) fn has_ended(&self) -> bool {
         self.injection.disruption.ends_processes() && self.at.is_some() && !self.missed && !self.same_life
+    }
+
+    /// Whether another member was promoted in the place of this one.
+    pub(crate) fn has_promoted(&self) -> bool {
+        matches!(self.promotion, Some(Ok(_)))
+    }
+
+    /// Whether the member went on as a leader, while another was promoted in its place.
+    pub(crate) fn has_split(&self) -> bool {
+        self.has_promoted() && matches!(self.injection.disruption, Disruption::Cut { .. })
+    }
+
+    /// Whether it was done to a server that only follows another.
+    pub(crate) fn is_of_replica(&self) -> bool {
+        self.member.role == Role::Server && !self.led
+    }
+
+    /// Whether what clients saw before it proves nothing of what they saw afterwards.
+    pub(crate) fn has_begun_epoch(&self) -> bool {
+        self.led && (self.has_ended() || self.has_promoted())
     }
 
     /// Notes that the member has served so far: one that is asked to stop still does, for a while.
@@ -142,6 +170,8 @@ impl Injected {
             let HitMember { is_noticed, keeps } = hit(one.member, &one.injection.disruption);
             let outstanding = one.outstanding.map(|outstanding| outstanding.saturating_sub(doubtful));
             let one = Self { outstanding, ..one.clone() };
+            // what is lost in a trial with a promotion is held against replication
+            let keeps = keeps && !all.iter().any(Self::has_promoted);
             one.figures(is_noticed || !settled(&all[..index], one.at), keeps)
         })
         .collect()
@@ -160,7 +190,8 @@ impl Injected {
         let is_killed = *forced || matches!(injection.disruption, Disruption::Kill { .. });
         // an empty queue has nothing left that could be lost
         let may_lose = self.last_change.is_some() && self.outstanding != Some(0);
-        let tests = keeps && is_killed && !missed && may_lose && interrupted != Some(0);
+        let tests =
+            keeps && !self.is_of_replica() && is_killed && !missed && may_lose && interrupted != Some(0);
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),
             member: self.member.to_string(),
@@ -181,6 +212,11 @@ impl Injected {
             forced: *forced,
             last_ok_seconds: seconds(last_ok),
             next_ok_seconds: seconds(next_ok),
+            promotion: self.promotion.as_ref().and_then(|promotion| {
+                let (promoted, at) = promotion.as_ref().ok()?;
+                Some(promoted.figures(*at))
+            }),
+            not_promoted: self.promotion.as_ref().and_then(|promotion| promotion.as_ref().err().cloned()),
         }
     }
 }
@@ -197,7 +233,37 @@ struct OpenInjection {
     state: State,
 }
 
+impl OpenInjection {
+    /// Whether this member can be copied from the one that leads meanwhile: nothing is being done to either, and nobody is cut
+    /// off.
+    fn lets_copy(&self, member: MemberId, leader: MemberId) -> bool {
+        let is_cut = match &self.state {
+            State::Cut(_) => true,
+            State::Gone(_, until) | State::Operating(_, until) | State::Operated(_, until) => until.is_some(),
+            _ => false,
+        };
+        !is_cut && self.member != member && self.member != leader
+    }
+
+    /// Goes on to the next state, once that is there.
+    fn note(&mut self, next: Poll<State>) {
+        if let Poll::Ready(next) = next {
+            self.state = next;
+        }
+    }
+}
+
 enum State {
+    /// A member of a cluster that was lost or cut off at this moment, and nobody has noticed yet. A cut ends by itself.
+    Gone(Instant, Option<Instant>),
+    /// The operator does what there is to do about that; the cut ends, if it is one.
+    Operating(FailingOver, Option<Instant>),
+    /// He has done that, with this result.
+    Operated(Result<Option<Promoted>, String>, Option<Instant>),
+    /// Cut off from the other members until this moment.
+    Cut(Instant),
+    /// A leader that was cut off, and ended when that was over: it is copied anew when the clients are done.
+    Fenced,
     /// Asked to stop at this moment.
     Stopping(Instant),
     /// Down until this moment.
@@ -219,6 +285,14 @@ enum State {
 pub(crate) struct Injector<'a> {
     /// For servers of the user's own.
     commands: &'a Commands,
+    /// How the operator of a cluster chooses a new leader.
+    rule: Promotion,
+    /// Whether the clients are done.
+    is_over: bool,
+    /// Members that do not follow a new leader, and are to be copied anew.
+    left_behind: Vec<MemberId>,
+    /// The member in whose place nobody could be promoted, and why.
+    stranded: Option<(MemberId, String)>,
     due: VecDeque<&'a Injection>,
     open: Vec<OpenInjection>,
     done: Vec<Injected>,
@@ -233,10 +307,18 @@ pub(crate) struct Injector<'a> {
 }
 
 impl<'a> Injector<'a> {
-    pub(crate) fn new(timeline: &'a Timeline, commands: &'a Commands, extent: Extent) -> Self {
+    pub(crate) fn new(
+        timeline: &'a Timeline,
+        (commands, rule): (&'a Commands, Promotion),
+        extent: Extent,
+    ) -> Self {
         let due = timeline.injections().iter().collect();
         Self {
             commands,
+            rule,
+            is_over: false,
+            left_behind: Vec::new(),
+            stranded: None,
             due,
             open: Vec::new(),
             done: Vec::new(),
@@ -254,10 +336,17 @@ impl<'a> Injector<'a> {
     pub(crate) async fn wait(&mut self, time: Duration) {
         let answers = poll_fn(|context| {
             for open in &mut self.open {
-                if let State::Starting(answer) = &mut open.state
-                    && answer.as_mut().poll(context).is_ready()
-                {
-                    open.state = State::Answers;
+                match &mut open.state {
+                    State::Starting(answer) => {
+                        let answers = answer.as_mut().poll(context).map(|()| State::Answers);
+                        open.note(answers);
+                    }
+                    State::Operating(operating, until) => {
+                        let until = *until;
+                        let operated = operating.as_mut().poll(context);
+                        open.note(operated.map(|done| State::Operated(done, until)));
+                    }
+                    _ => {}
                 }
             }
             Poll::<()>::Pending
@@ -287,10 +376,7 @@ impl<'a> Injector<'a> {
         }
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
             self.count(so_far().interrupted);
-            let hit = match next.target {
-                Selector::Member(member) => vec![member],
-                selector => instance.selected(selector),
-            };
+            let hit = instance.selected(next.target);
             if hit.is_empty() {
                 let member = next.target.role().into();
                 let at = Some(self.begun.elapsed());
@@ -357,16 +443,15 @@ impl<'a> Injector<'a> {
     }
 
     /// Whether an injection is due with which an epoch of the store's own server begins.
-    pub(crate) fn begins_epoch(&self, measured: Duration) -> bool {
-        let begins = |next: &Injection| next.target.role() == Role::Server && next.disruption.begins_epoch();
+    pub(crate) fn begins_epoch(&self, measured: Duration, instance: &Instance) -> bool {
+        let hits_leader = |target| instance.selected(target).contains(&instance.leader());
+        let begins = |next: &Injection| next.disruption.begins_epoch() && hits_leader(next.target);
         self.due.iter().take_while(|next| next.at <= measured).any(|next| begins(next))
     }
 
     /// Notes for the injection with which an epoch of the store's own server has just begun what was then still to be handed out.
     pub(crate) fn note_outstanding(&mut self, outstanding: Option<u64>) {
-        let ended = |done: &&mut Injected| {
-            done.member.role == Role::Server && done.injection.disruption.begins_epoch()
-        };
+        let ended = |done: &&mut Injected| done.led && done.injection.disruption.begins_epoch();
         if let Some(last) = self.done.iter_mut().rfind(ended).filter(|last| !last.missed) {
             last.outstanding = outstanding;
         }
@@ -375,10 +460,23 @@ impl<'a> Injector<'a> {
     /// Whether the store's own server, which is being ended, has ended for sure. Of a server of the user's own nobody
     /// knows.
     pub(crate) fn has_ended(&self, instance: &mut Instance) -> bool {
-        let is_stopping = |open: &OpenInjection| {
-            open.member.role == Role::Server && matches!(open.state, State::Stopping(_) | State::Ending(..))
+        let serves = |open: &OpenInjection| match open.state {
+            State::Stopping(_) | State::Ending(..) | State::Cut(_) => true,
+            // one that is cut off still answers its clients
+            State::Gone(_, until) | State::Operating(_, until) | State::Operated(_, until) => until.is_some(),
+            _ => false,
         };
-        !self.open.iter().any(is_stopping) && instance.member(Role::Server.into()).is_some()
+        !self.open.iter().any(|open| self.done[open.index].led && serves(open))
+            && instance.member(instance.leader()).is_some()
+    }
+
+    /// The member that has ended unasked, or in whose place nobody could be promoted, if the trial cannot do without it.
+    pub(crate) fn lost(&mut self, instance: &mut Instance) -> Option<LostMember> {
+        let lost = instance.lost(|member| self.has_down(member));
+        lost.or_else(|| {
+            let (member, why) = self.stranded.take()?;
+            Some(instance.lost_member(member, &format!("was lost, and nobody was promoted: {why}")))
+        })
     }
 
     /// Whether this member is being ended, or has been and has not answered yet.
@@ -412,7 +510,11 @@ impl<'a> Injector<'a> {
     /// Whether the member is not there because of an injection.
     pub(crate) fn has_down(&self, member: MemberId) -> bool {
         let is_down = |state: &State| {
-            matches!(state, State::Stopping(_) | State::Down(_) | State::Ending(..) | State::Returning(_))
+            let is_ended = matches!(
+                state,
+                State::Stopping(_) | State::Down(_) | State::Ending(..) | State::Returning(_) | State::Fenced
+            );
+            is_ended || matches!(state, State::Gone(..) | State::Operating(..) | State::Operated(..))
         };
         self.open.iter().any(|open| open.member == member && is_down(&open.state))
     }
@@ -428,17 +530,19 @@ impl<'a> Injector<'a> {
         let acknowledged = so_far().last_acknowledged;
         self.look(window, acknowledged);
         self.outages.end(window, acknowledged);
+        self.is_over = true;
         self.hurry();
         // the processes of clients have ended by now
         for open in self.open.extract_if(.., |open| matches!(open.state, State::Stalled(..))) {
             self.done[open.index].back = Some(passed);
         }
         let mut lost = None;
-        while !self.open.is_empty() && lost.is_none() {
+        while !(self.open.is_empty() && self.left_behind.is_empty()) && lost.is_none() {
             self.advance(&so_far, instance)?;
-            lost = instance.lost(|member| self.has_down(member));
+            lost = self.lost(instance);
             if lost.is_none() && now.elapsed() > READY + STOPPING {
                 lost = self.open.first().map(|open| instance.silent(open.member));
+                self.left_behind.clear();
             }
             self.wait(AGAIN).await;
         }
@@ -475,8 +579,14 @@ impl<'a> Injector<'a> {
     fn hurry(&mut self) {
         let now = Instant::now();
         for open in &mut self.open {
-            if let State::Down(until) | State::Paused(until) | State::Stalled(_, until) = &mut open.state {
-                *until = now.min(*until);
+            match &mut open.state {
+                State::Down(until) | State::Paused(until) | State::Stalled(_, until) | State::Cut(until) => {
+                    *until = now.min(*until);
+                }
+                State::Gone(_, Some(until))
+                | State::Operating(_, Some(until))
+                | State::Operated(_, Some(until)) => *until = now.min(*until),
+                _ => {}
             }
         }
     }
@@ -492,7 +602,8 @@ impl<'a> Injector<'a> {
             self.begin_on_clients(injection, driver);
             return Ok(());
         }
-        let mut injected = Injected { at: Some(self.begun.elapsed()), ..Injected::of(injection, hit) };
+        let led = hit == instance.leader();
+        let mut injected = Injected { at: Some(self.begun.elapsed()), led, ..Injected::of(injection, hit) };
         if self.is_out_of_reach(injection, hit) {
             injected.missed = true;
             self.done.push(injected);
@@ -528,6 +639,15 @@ impl<'a> Injector<'a> {
             Disruption::Pause { lasting } => {
                 member.pause()?;
                 State::Paused(Instant::now() + lasting)
+            }
+            Disruption::Lose => {
+                member.kill()?;
+                State::Gone(Instant::now(), None)
+            }
+            Disruption::Cut { lasting } => {
+                instance.cluster().iter().for_each(|cluster| cluster.cut(hit));
+                let (now, until) = (Instant::now(), Instant::now() + lasting);
+                if led { State::Gone(now, Some(until)) } else { State::Cut(until) }
             }
             Disruption::Disconnect | Disruption::Stall { .. } => return Ok(()),
         };
@@ -580,7 +700,18 @@ impl<'a> Injector<'a> {
     fn is_out_of_reach(&self, injection: &Injection, hit: MemberId) -> bool {
         let open = self.open.iter().find(|open| open.member == hit);
         match open.map(|open| &open.state) {
-            Some(State::Down(_) | State::Ending(..) | State::Returning(_)) => true,
+            Some(State::Paused(_)) => matches!(injection.disruption, Disruption::Cut { .. }),
+            // while it is cut off, nothing else is done to it, so that the cut has an end
+            Some(
+                State::Cut(_)
+                | State::Down(_)
+                | State::Ending(..)
+                | State::Returning(_)
+                | State::Gone(..)
+                | State::Operating(..)
+                | State::Operated(..)
+                | State::Fenced,
+            ) => true,
             Some(State::Stopping(_)) => !matches!(injection.disruption, Disruption::Kill { .. }),
             _ => false,
         }
@@ -589,19 +720,22 @@ impl<'a> Injector<'a> {
     fn advance(&mut self, so_far: impl Fn() -> SoFar, instance: &mut Instance) -> Result<(), Failure> {
         for index in 0..self.open.len() {
             let member = self.open[index].member;
-            let is_back = match instance.member(member) {
-                Some(member) => self.advance_member(index, member, &so_far)?,
-                None => self.advance_by_command(index, &so_far)?,
+            let is_back = if instance.cluster().is_some() && self.is_operated(index) {
+                self.advance_in_cluster(index, instance)?
+            } else {
+                match instance.member(member) {
+                    Some(member) => self.advance_member(index, member, &so_far)?,
+                    None => self.advance_by_command(index, &so_far)?,
+                }
             };
             if !is_back {
                 continue;
             }
             let begun = &mut self.open[index];
-            self.done[begun.index].back = Some(self.begun.elapsed());
-            if let Some(Reopening { target, address, locks, .. }) = instance.reopening_of(member) {
+            self.done[begun.index].back.get_or_insert(self.begun.elapsed());
+            if let Some(way) = instance.reopening_of(member) {
                 begun.state = State::Starting(Box::pin(async move {
-                    let options = OpenOptions { durability: None, locks: locks.as_ref() };
-                    while open(&target, &address, options).await.is_err() {
+                    while way.open().await.is_err() {
                         tokio::time::sleep(AGAIN).await;
                     }
                 }));
@@ -611,18 +745,94 @@ impl<'a> Injector<'a> {
                         tokio::time::sleep(AGAIN).await;
                     }
                 }));
+            } else {
+                // it is no member any more
+                begun.state = State::Answers;
             }
+        }
+        if let Some(member) = self
+            .left_behind
+            .pop_if(|member| self.open.iter().all(|open| open.lets_copy(*member, instance.leader())))
+        {
+            instance.copy_anew(member);
         }
         let passed = self.begun.elapsed();
         self.open.retain(|open| {
             let answers = matches!(open.state, State::Answers);
             if answers {
                 instance.services.has_reached(open.member);
-                self.done[open.index].answered = Some(passed);
+                let injected = &mut self.done[open.index];
+                injected.answered = injected.back.map(|_| passed);
             }
             !answers
         });
         Ok(())
+    }
+
+    /// Whether it is for the operator of a cluster to go on with it.
+    fn is_operated(&self, index: usize) -> bool {
+        use State::{Cut, Fenced, Gone, Operated, Operating};
+        matches!(self.open[index].state, Gone(..) | Operating(..) | Operated(..) | Cut(_) | Fenced)
+    }
+
+    /// Whether nothing is being done to the server that leads.
+    fn leader_is_there(&self, instance: &Instance) -> bool {
+        self.open.iter().all(|open| open.member != instance.leader())
+    }
+
+    /// Goes on with a member of a cluster that was lost or cut off. Returns whether it has just been brought back.
+    fn advance_in_cluster(&mut self, index: usize, instance: &mut Instance) -> Result<bool, Failure> {
+        let OpenInjection { index: done, member, .. } = self.open[index];
+        let (now, passed) = (Instant::now(), self.begun.elapsed());
+        let Some(cluster) = instance.cluster() else { return Ok(false) };
+        match std::mem::replace(&mut self.open[index].state, State::Answers) {
+            // over before anybody noticed
+            State::Gone(_, Some(until)) if now >= until => {
+                cluster.heal(member);
+                return Ok(true);
+            }
+            State::Gone(since, until) if now.duration_since(since) >= NOTICING => {
+                let operating = if self.done[done].led {
+                    cluster.fail_over(self.rule)
+                } else {
+                    cluster.do_without(member)
+                };
+                self.open[index].state = State::Operating(operating, until);
+            }
+            State::Operated(Ok(promoted), until) => {
+                instance.lose(member);
+                if let Some(promoted) = promoted {
+                    instance.follow(promoted.leader);
+                    self.left_behind.clone_from(&promoted.left_behind);
+                    self.done[done].promotion = Some(Ok((promoted, passed)));
+                }
+                // a member that was lost never comes back: there is nothing more to wait for
+                self.open[index].state = until.map_or(State::Answers, State::Cut);
+            }
+            State::Operated(Err(why), _) => {
+                self.done[done].promotion = Some(Err(why.clone()));
+                self.stranded = Some((member, why));
+            }
+            State::Cut(until) if now >= until && self.done[done].has_promoted() => {
+                // what it has acknowledged since is no part of the cluster's data
+                if let Some(member) = instance.member(member) {
+                    member.kill()?;
+                }
+                instance.cluster().iter().for_each(|cluster| cluster.heal(member));
+                self.done[done].back = Some(passed);
+                self.open[index].state = State::Fenced;
+            }
+            State::Cut(until) if now >= until => {
+                cluster.heal(member);
+                return Ok(true);
+            }
+            State::Fenced if self.is_over && self.leader_is_there(instance) => {
+                instance.copy_anew(member);
+                return Ok(true);
+            }
+            other => self.open[index].state = other,
+        }
+        Ok(false)
     }
 
     /// Goes on with a private member. Returns whether it has just been brought back.
@@ -744,7 +954,7 @@ mod tests {
     #[test]
     fn kills_that_end_nothing_are_told_from_those_that_do() {
         let (timeline, commands) = (Timeline::default(), Commands::default());
-        let mut injector = Injector::new(&timeline, &commands, Extent::Operations(1));
+        let mut injector = Injector::new(&timeline, (&commands, Promotion::default()), Extent::Operations(1));
         let at = |second| Injected {
             at: Some(Duration::from_secs(second)),
             ..Injected::of(

@@ -17,6 +17,7 @@ use acidtest_workloads::{
 use crate::{
     Failure, Interrupt, OpenOptions, Target,
     answer::{PATIENCE, first_answer, open, unless_interrupted, within},
+    cluster::{Cluster, ClusterSpec},
     evictions::Evicted,
     lives::Lives,
     services::StartedServices,
@@ -27,6 +28,8 @@ pub struct Instance {
     /// The settings that the store's server was found to have.
     pub effective: EffectiveSettings,
     server: OpenMember,
+    /// The nodes that the store's server is, where it is several; its id is that of the one that leads.
+    cluster: Option<Cluster>,
     /// The members beside the store's own server.
     others: Vec<OpenMember>,
     private: Private,
@@ -67,6 +70,8 @@ pub struct Claim<'a> {
     pub connect_timeout: Duration,
     /// What private servers must have room for.
     pub size: ServerSize,
+    /// The nodes that a private server is to be; none for one.
+    pub cluster: Option<ClusterSpec>,
     /// acidtest's own program, which is to keep an embedded store in a process of its own while clients are driven, so
     /// that it can be killed; none for one that need not be.
     pub host: Option<&'a Path>,
@@ -125,6 +130,22 @@ pub(crate) struct Reopening {
     pub(crate) durability: Option<Durability>,
     /// Where its hard locks are kept, if it keeps none of its own.
     pub(crate) locks: Option<Address>,
+    /// Where the other members of its cluster are, one of which may come to lead.
+    pub(crate) peers: Vec<Address>,
+}
+
+impl Reopening {
+    pub(crate) fn options(&self) -> OpenOptions<'_> {
+        OpenOptions { durability: None, locks: self.locks.as_ref(), peers: &self.peers }
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn open(&self) -> Result<Box<dyn Store>, StoreError> {
+        open(&self.target, &self.address, self.options()).await
+    }
 }
 
 /// A member that is to be opened.
@@ -134,6 +155,7 @@ struct Wanted<'a> {
     durability: Durability,
     tls: Encryption,
     size: ServerSize,
+    cluster: Option<ClusterSpec>,
 }
 
 impl Wanted<'_> {
@@ -182,8 +204,11 @@ impl Instance {
             durability: durability.max(Durability::Process),
             tls,
             size,
+            cluster: None,
         });
-        let server = Wanted { id: Role::Server.into(), target, durability, tls, size };
+        let cluster = claim.cluster;
+        let id = cluster.map_or(Role::Server.into(), |_| ClusterSpec::FIRST);
+        let server = Wanted { id, target, durability, tls, size, cluster };
         let servers = deploy(lab, &server, locks.as_ref(), claim.host)?;
         let mut private = Private { servers, folder: None };
         let locks = match &locks {
@@ -191,7 +216,22 @@ impl Instance {
             None => None,
         };
         let keeper = locks.as_ref().map(|locks| &locks.address);
-        let server = reach(lab, &server, &mut private, keeper, claim, interrupt).await?;
+        let mut server = reach(lab, &server, &mut private, keeper, claim, interrupt).await?;
+        let cluster = match (cluster, &mut private.servers) {
+            (Some(spec), Some(servers)) => {
+                let timeout = claim.connect_timeout;
+                let opening = Cluster::open(servers, target, spec, timeout, interrupt);
+                let cluster = Box::pin(opening).await?;
+                let peers = cluster.peers();
+                let options = OpenOptions { peers: &peers, ..OpenOptions::default() };
+                server.store = unless_interrupted(interrupt, open(target, &server.address, options)).await?;
+                // what it waits for was set when all others followed it
+                let settings = within(PATIENCE, "reading the settings", server.store.effective());
+                server.effective = settings.await?;
+                Some(cluster)
+            }
+            _ => None,
+        };
         let effective = server.effective.clone();
         let reached: Vec<&Reached> = locks.iter().chain([&server]).collect();
         let namespace = free_namespace(lab, &reached, claim).await?;
@@ -211,11 +251,20 @@ impl Instance {
         };
         let mut lives = Vec::new();
         for OpenMember { id, target, store, .. } in others.iter().chain([&server]) {
-            lives.extend(Lives::of(*id, target.address.is_none(), &**store).await);
+            // of a cluster, each member is asked by itself
+            let nodes: Vec<MemberId> = match &cluster {
+                Some(cluster) if *id == cluster.leader() => cluster.ids().collect(),
+                _ => vec![*id],
+            };
+            for id in nodes {
+                let own = cluster.as_ref().and_then(|cluster| cluster.store_of(id));
+                lives.extend(Lives::of(id, target.address.is_none(), own.unwrap_or(&**store)).await);
+            }
         }
         Ok(Self {
             effective,
             server,
+            cluster,
             others,
             private,
             services: StartedServices::new(tls),
@@ -238,17 +287,79 @@ impl Instance {
 
     /// What is open of this member.
     pub(crate) fn store_of(&self, id: MemberId) -> Option<&dyn Store> {
+        if let Some(node) = self.cluster.as_ref().and_then(|cluster| cluster.store_of(id)) {
+            return Some(node);
+        }
         Some(&*self.members().find(|member| member.id == id)?.store)
     }
 
     /// All members, those in front of the store included.
     fn ids(&self) -> Vec<MemberId> {
-        self.members().map(|member| member.id).chain(self.services.members().map(Member::id)).collect()
+        let own = self.servers().into_iter().chain(self.others.iter().map(|member| member.id));
+        own.chain(self.services.members().map(Member::id)).collect()
+    }
+
+    /// The store's own servers, the one that leads first.
+    fn servers(&self) -> Vec<MemberId> {
+        match &self.cluster {
+            Some(cluster) => cluster.ids().collect(),
+            None => vec![self.server.id],
+        }
+    }
+
+    /// The store's own server; of several, the one that leads.
+    pub(crate) fn leader(&self) -> MemberId {
+        self.server.id
     }
 
     /// The members that something is done to at this moment. A single server leads itself.
     pub(crate) fn selected(&self, by: Selector) -> Vec<MemberId> {
-        by.of(&self.ids(), Some(self.server.id))
+        match by {
+            // of several, who does not say which means the one that clients are at
+            Selector::Member(member) if member == Role::Server.into() => vec![self.leader()],
+            Selector::Member(member) => vec![member],
+            several => {
+                let mut ids = self.ids();
+                ids.sort_unstable();
+                several.of(&ids, Some(self.leader()))
+            }
+        }
+    }
+
+    /// The nodes that the store's server is, where it is several.
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// Goes on without a member of the cluster, which is gone as far as the others know.
+    pub(crate) fn lose(&mut self, id: MemberId) {
+        self.cluster.iter_mut().for_each(|cluster| cluster.lose(id));
+        self.lives.retain(|lives| lives.member() != id);
+    }
+
+    /// Has the store led by a replica that was promoted.
+    pub(crate) fn follow(&mut self, promoted: MemberId) {
+        let Some(cluster) = &mut self.cluster else { return };
+        cluster.follow(promoted);
+        if let Some(address) = cluster.address_of(promoted) {
+            self.server.address = address.clone();
+        }
+        self.server.id = promoted;
+    }
+
+    /// Makes a member a copy of the leader, whatever it has, and has it follow the leader. One that cannot be copied is no member any
+    /// more, and nobody knows what it has.
+    pub(crate) fn copy_anew(&mut self, id: MemberId) {
+        let leader = self.leader();
+        let (Some(cluster), Some(servers)) = (&mut self.cluster, &mut self.private.servers) else { return };
+        if let (Some(way), Some(member)) = (cluster.way(id, leader), servers.member_mut(id)) {
+            match member.copy_anew(way) {
+                Ok(()) => cluster.take_back(id),
+                Err(error) => cluster.give_up(id, &error.to_string()),
+            }
+        }
+        // it begins a life that the operator asked for
+        self.lives.retain(|lives| lives.member() != id);
     }
 
     /// Whether its server is one of the user's own.
@@ -301,7 +412,7 @@ impl Instance {
         let Some(host) = self.host() else { return Ok(()) };
         self.server.store = Box::new(Closed);
         let way = self.reopening();
-        let options = OpenOptions { durability: None, locks: None };
+        let options = OpenOptions { durability: None, locks: None, peers: &[] };
         if let Some(servers) = &mut self.private.servers {
             first_answer(servers, self.server.id, &way.target, &host, options, interrupt).await?;
         }
@@ -325,7 +436,7 @@ impl Instance {
         let asked = within(PATIENCE, "reaching the store's host", Hosted::open(&host, None)).await?;
         within(PATIENCE, "closing the store in its host", asked.close()).await?;
         let way = self.reopening();
-        let options = OpenOptions { durability: way.durability, locks: None };
+        let options = OpenOptions { durability: way.durability, locks: None, peers: &[] };
         self.server.store = open(&way.target, &way.address, options).await?;
         Ok(())
     }
@@ -340,12 +451,11 @@ impl Instance {
     /// The roots of the process trees of its servers, where the lab started them, by member; the store's own server
     /// first.
     pub(crate) fn pids(&self) -> Vec<(MemberId, u32)> {
-        let pid = |member: &OpenMember| {
-            let private = self.private.servers.as_ref().and_then(|servers| servers.member(member.id));
-            Some((member.id, private.map(Member::pid).or(member.kept_server)?))
-        };
+        let private = |id: MemberId| self.private.servers.as_ref()?.member(id).map(Member::pid);
+        let kept = |id: MemberId| self.members().find(|member| member.id == id)?.kept_server;
+        let own = self.servers().into_iter().chain(self.others.iter().map(|member| member.id));
         let services = self.services.members().map(|member| (member.id(), member.pid()));
-        self.members().filter_map(pid).chain(services).collect()
+        own.filter_map(|id| Some((id, private(id).or_else(|| kept(id))?))).chain(services).collect()
     }
 
     fn members(&self) -> impl Iterator<Item = &OpenMember> {
@@ -362,11 +472,18 @@ impl Instance {
 
     /// How to open the store anew.
     pub(crate) fn reopening(&self) -> Reopening {
-        self.reopening_member(&self.server)
+        let peers = self.cluster.as_ref().map(Cluster::peers).unwrap_or_default();
+        Reopening { peers, ..self.reopening_member(&self.server) }
     }
 
-    /// How to open this member anew.
+    /// How to open this member anew, by itself; none for one that is lost.
     pub(crate) fn reopening_of(&self, id: MemberId) -> Option<Reopening> {
+        if let Some(cluster) = &self.cluster
+            && id.role == Role::Server
+        {
+            let address = cluster.address_of(id)?.clone();
+            return Some(Reopening { address, ..self.reopening_member(&self.server) });
+        }
         self.members().find(|member| member.id == id).map(|member| self.reopening_member(member))
     }
 
@@ -378,6 +495,7 @@ impl Instance {
             address: member.hosted_at.as_ref().unwrap_or(&member.address).clone(),
             durability: member.durability,
             locks: locks.map(|locks| locks.address.clone()),
+            peers: Vec::new(),
         }
     }
 
@@ -388,8 +506,11 @@ impl Instance {
         for id in &ids {
             ended.extend(self.member(*id).and_then(Member::ended).map(|how| (*id, how)));
         }
-        let others_serve =
-            |lost: MemberId| ids.iter().any(|id| id.role == lost.role && !ended.contains_key(id));
+        // replicas take no writes
+        let leader = self.cluster.as_ref().map(Cluster::leader);
+        let others_serve = |lost: MemberId| {
+            leader != Some(lost) && ids.iter().any(|id| id.role == lost.role && !ended.contains_key(id))
+        };
         // in this order: a service may have ended because the one that was started before it has
         ids.iter().filter(|id| !is_expected(**id) && !others_serve(**id)).find_map(|id| {
             let how = ended.get(id)?;
@@ -403,7 +524,7 @@ impl Instance {
         self.lost_member(id, "did not answer after its restart")
     }
 
-    fn lost_member(&mut self, id: MemberId, how: &str) -> LostMember {
+    pub(crate) fn lost_member(&mut self, id: MemberId, how: &str) -> LostMember {
         // a server of the user's own has no log here
         let log = self.member(id).map_or_else(Vec::new, |member| member.log_tail(LOG_LINES));
         LostMember { id, how: lost(id.role, how), log, damage: None }
@@ -417,8 +538,8 @@ impl Instance {
         lost: LostMember,
         interrupt: &Interrupt,
     ) -> Option<LostMember> {
-        let way = self.reopening();
-        let options = OpenOptions { durability: way.durability, locks: way.locks.as_ref() };
+        let way = self.reopening_of(lost.id).unwrap_or_else(|| self.reopening());
+        let options = OpenOptions { durability: way.durability, ..way.options() };
         let Some(servers) = self.private.servers.as_mut() else { return Some(lost) };
         let Some(member) = servers.member_mut(lost.id) else { return Some(lost) };
         // one that does not even start ends, and is found so
@@ -520,11 +641,15 @@ fn deploy(
     let is_private = |wanted: &&Wanted<'_>| wanted.is_private_server() || wanted.host(host).is_some();
     let private = [locks, Some(server)].into_iter().flatten().filter(is_private);
     let specs: Vec<MemberSpec<'_>> = private
-        .map(|wanted| MemberSpec {
-            host: wanted.host(host),
-            tls: wanted.tls.is_on() && wanted.is_private_server(),
-            size: wanted.size,
-            ..MemberSpec::server(wanted.id, wanted.target.kind().program(), wanted.durability)
+        .flat_map(|wanted| {
+            let members = wanted.cluster.map_or_else(|| vec![wanted.id], |spec| spec.members().collect());
+            members.into_iter().map(|id| MemberSpec {
+                host: wanted.host(host),
+                tls: wanted.tls.is_on() && wanted.is_private_server(),
+                size: wanted.size,
+                replicates: id != wanted.id,
+                ..MemberSpec::server(id, wanted.target.kind().program(), wanted.durability)
+            })
         })
         .collect();
     match specs.last() {
@@ -546,12 +671,12 @@ async fn reach(
     let mut kept_server = None;
     let (store, address) = if let Some(address) = &target.address {
         let address = Address { connect_timeout: claim.connect_timeout, ..address.clone() };
-        let options = OpenOptions { durability: None, locks };
+        let options = OpenOptions { durability: None, locks, peers: &[] };
         let store = unless_interrupted(interrupt, Box::pin(open(target, &address, options))).await?;
         kept_server = lab.serving(&address, target.kind().default_port)?;
         (store, address)
     } else {
-        let options = OpenOptions { durability: Some(*durability), locks };
+        let options = OpenOptions { durability: Some(*durability), locks, peers: &[] };
         open_private(lab, wanted, private, options, claim, interrupt).await?
     };
     let effective = within(PATIENCE, "reading the settings", store.effective()).await?;
@@ -841,6 +966,7 @@ mod tests {
                 replace,
                 connect_timeout: Address::CONNECT_TIMEOUT,
                 size: ServerSize::default(),
+                cluster: None,
                 host: None,
             };
             is_replaced(owner, &claim, "shop", "mysql://db.example")

@@ -7,6 +7,7 @@
 //! fails on the way, the trials made until then are kept, and what was started is stopped.
 
 mod answer;
+mod cluster;
 mod command;
 mod description;
 mod driver;

@@ -12,8 +12,7 @@ use acidtest_results::RestartFigures;
 use acidtest_workloads::{Audit, Identity, Restart, Store, guarantee::LOCK};
 
 use crate::{
-    OpenOptions,
-    answer::{AGAIN, PATIENCE, open, within},
+    answer::{AGAIN, PATIENCE, within},
     inject::Injector,
     instance::{Instance, Reopening},
     outages::{Event, Outage},
@@ -80,6 +79,11 @@ impl Lives {
 
     fn known(member: MemberId, is_private: bool, known: Vec<Identity>) -> Self {
         Self { member, is_private, known, is_asked: false, elsewhere: Vec::new(), unasked: Vec::new() }
+    }
+
+    /// Whose they are.
+    pub(crate) fn member(&self) -> MemberId {
+        self.member
     }
 
     /// How many servers are known to answer at its address.
@@ -206,10 +210,9 @@ async fn who_answer(store: &dyn Store) -> Vec<Identity> {
 }
 
 /// Who answers on a new connection to this member, once somebody does.
-async fn who_answers(Reopening { target, address, locks, .. }: Reopening) -> Vec<Identity> {
+async fn who_answers(way: Reopening) -> Vec<Identity> {
     loop {
-        let options = OpenOptions { durability: None, locks: locks.as_ref() };
-        if let Ok(store) = open(&target, &address, options).await
+        if let Ok(store) = way.open().await
             && let Ok(identity) = store.identity().await
         {
             return identity.into_iter().collect();
@@ -365,15 +368,24 @@ impl Instance {
         without: &[String],
         suspected: Option<&'static str>,
     ) -> bool {
-        let is_same = |role| self.lives.iter().find(|lives| lives.member.role == role)?.is_same();
+        // a member of a cluster that restarted need not be the one that led
+        let is_same = |role| {
+            let same: Vec<bool> = self
+                .lives
+                .iter()
+                .filter(|lives| lives.member.role == role)
+                .filter_map(Lives::is_same)
+                .collect();
+            (!same.is_empty()).then(|| same.into_iter().all(|is_same| is_same))
+        };
         if is_same(Role::Locks).is_some() {
             audit.doubt(
                 LOCK,
                 "the lock service had an unrequested restart, and may have forgotten who holds which lock",
             );
         }
-        let of_server = self.lives.iter().find(|lives| lives.member.role == Role::Server);
-        let is_elsewhere = of_server.is_some_and(|lives| !lives.elsewhere.is_empty());
+        let mut of_servers = self.lives.iter().filter(|lives| lives.member.role == Role::Server);
+        let is_elsewhere = of_servers.any(|lives| !lives.elsewhere.is_empty());
         let restart = match is_same(Role::Server) {
             Some(is_same) => Restart { keeps, is_same: is_same && !is_elsewhere, suspected: None },
             None if is_elsewhere => {

@@ -434,9 +434,31 @@ pub fn check_effect(
         ("lock_service", !locks_are_kept, "no cell needs a lock service"),
     ];
     refuse(&rows, asked)?;
+    refuse(&of_clusters(grid, &used), asked)?;
     workloads.iter().try_for_each(|workload| searchable(plan, workload, &|key| asked.named(key)))?;
     workloads.iter().try_for_each(|workload| in_time(plan, workload, |key| asked.named(key)))?;
     refuse_idle(plan, asked, &idle_in(plan, grid, targets)?)
+}
+
+/// The options of clusters that have no effect on any cell.
+fn of_clusters(grid: &Grid, used: &[&Target]) -> [Row; 3] {
+    [
+        (
+            "nodes",
+            used.iter().all(|target| target.address.is_some()),
+            "your own server has the nodes that it has: acidtest starts clusters of its own only",
+        ),
+        (
+            "replication",
+            grid.cells.iter().all(|cell| cell.nodes == 1),
+            "one node replicates to nobody: ask for --nodes 3",
+        ),
+        (
+            "promote",
+            !grid.cells.iter().any(|cell| cell.nodes > 1 && grid.faults[cell.faults].promote()),
+            "nobody is promoted: no --fault such as lose:leader@3s or cut:leader@3s:4s strikes a cluster",
+        ),
+    ]
 }
 
 /// Whether all clients hold their threads, as those of an embedded store do that has no host and no gateway before it.

@@ -390,7 +390,10 @@ impl<'e> Runner<'_, 'e> {
             let kill = Disruption::Kill { down: Duration::ZERO };
             let is_forgetful = !instance.effective.durability.survives(&kill);
             let is_gone = trial.stopped.as_ref().is_some_and(StopFigures::is_server_gone);
-            !trial.restarts.is_empty() || !trial.injections.is_empty() && (is_forgetful || is_gone)
+            // nobody mends a cluster that has lost a member
+            let is_maimed = self.faults[faults].0.iter().any(|fault| fault.disruption.is_of_cluster());
+            !trial.restarts.is_empty()
+                || !trial.injections.is_empty() && (is_forgetful || is_gone || is_maimed)
         };
         let strikes = !self.faults[faults].is_none();
         // a trial that failed may have left a member paused or down
@@ -426,7 +429,7 @@ impl<'e> Runner<'_, 'e> {
 
     /// Opens a store. A store that cannot be opened is not tried again for other cells.
     async fn open(&mut self, setting: Setting) -> Result<Instance, Failure> {
-        let Setting { target, durability, tls } = setting;
+        let Setting { target, durability, tls, cluster } = setting;
         let locked = |cell: &Cell| {
             (cell.setting(), cell.lock) == (setting, Lock::Hard)
                 && self.workloads[cell.workload].spec().decides
@@ -442,6 +445,7 @@ impl<'e> Runner<'_, 'e> {
             replace: self.plan.replace,
             connect_timeout: self.plan.connect_timeout.0,
             size: server_size(self.plan, &self.cells, &self.workloads, setting),
+            cluster,
             locks: self.lock_service.filter(|_| needs_locks),
             // all cells of a store have one if any has, so that their figures can be compared
             host: Some(self.environment.host).filter(|_| {
@@ -484,7 +488,8 @@ impl<'e> Runner<'_, 'e> {
         let (place, left_by, evicted) = self.place(earlier, instance).await;
         let mut trial = TrialRun::new(&**workload, setup, place)
             .spread(self.spread())
-            .commands(self.plan.commands.clone());
+            .commands(self.plan.commands.clone())
+            .promotion(self.plan.promote);
         let mut about = TrialFacts {
             round,
             session: self.state.session(),
@@ -506,11 +511,11 @@ impl<'e> Runner<'_, 'e> {
             None => trial.start_services(instance, lab, host, watcher).await?,
         }
         let settings = self.read_settings(&trial, instance, &cell).await?;
-        let forgets = self.faults[cell.faults]
-            .0
-            .iter()
-            .any(|fault| !trial.durability_of(fault.target.role(), &settings).survives(&fault.disruption));
+        let forgets = self.forgets(&trial, &settings, &cell);
         self.state.note_settings(index, &settings, forgets)?;
+        if let Some(cluster) = instance.cluster() {
+            self.state.note_replication(index, cluster.replication().await?)?;
+        }
         let spec = self.workloads[cell.workload].spec();
         let blocks = instance.store().blocking() && instance.host().is_none() && !trial.has_gateway();
         let mut load = cell.load(self.plan, spec, blocks, seed);
@@ -565,6 +570,15 @@ impl<'e> Runner<'_, 'e> {
             self.clear_away(&trial, instance, data, left.map(|left| (left, evicted))).await;
         }
         Ok(result)
+    }
+
+    /// Whether a fault of the cell ends a member that promises nothing of what it keeps. One that is lost for good, or cut off, may
+    /// keep what it likes.
+    fn forgets(&self, trial: &TrialRun<'_>, settings: &EffectiveSettings, cell: &Cell) -> bool {
+        self.faults[cell.faults].0.iter().any(|fault| {
+            let keeps = trial.durability_of(fault.target.role(), settings);
+            !fault.disruption.is_of_cluster() && !keeps.survives(&fault.disruption)
+        })
     }
 
     /// Whether what a store writes on this machine goes to its disks: where the lab's servers and files are, or the user's file.
@@ -699,11 +713,19 @@ fn judge_ends(
     if instance.judge_restarts(audit, keeps, without, suspected) {
         return;
     }
+    if driven.injected.iter().any(Injected::has_split) {
+        audit.across_split();
+    }
     if driven.crashed {
         audit.across_epochs(without);
     }
+    if driven.injected.iter().any(Injected::has_promoted) {
+        audit.across_promotion(without);
+    }
     let may_forget = |one: &Injected| {
-        one.has_ended() && !trial.durability_of(one.member.role, settings).survives(&one.injection.disruption)
+        !one.is_of_replica()
+            && one.has_ended()
+            && !trial.durability_of(one.member.role, settings).survives(&one.injection.disruption)
     };
     if forgets && !driven.injected.iter().any(may_forget) {
         audit.hold_to(DURABILITY);

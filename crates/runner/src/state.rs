@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_model::EffectiveSettings;
+use acidtest_model::{EffectiveReplication, EffectiveSettings};
 use acidtest_results::{CellResult, Next, RunResult, TrialResult, UnreadableHistogram};
 use acidtest_workloads::DURABILITY;
 
@@ -127,6 +127,24 @@ impl RunState {
             cell.without.push(DURABILITY.name.to_owned());
         }
         cell.effective = Some(now.clone());
+        Ok(())
+    }
+
+    /// Notes what the leader's settings amount to.
+    ///
+    /// # Errors
+    /// It is not what it was in the cell's earlier trials.
+    pub(crate) fn note_replication(&mut self, cell: usize, now: EffectiveReplication) -> Result<(), Failure> {
+        let cell = &mut self.result.cells[cell];
+        if let (Some(then), false) = (&cell.replication_read, cell.trials.is_empty())
+            && *then != now
+        {
+            return Err(Failure::Store(format!(
+                "the cluster is not what it was in earlier trials: {} replicas followed, {}; now {}, {}",
+                then.following, then.because, now.following, now.because
+            )));
+        }
+        cell.replication_read = Some(now);
         Ok(())
     }
 

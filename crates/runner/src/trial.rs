@@ -9,7 +9,8 @@ use std::{
 use acidtest_engine::{ClientTask, Load, Measurement, Outcome};
 use acidtest_lab::Lab;
 use acidtest_model::{
-    Address, Commands, Disruption, EffectiveDurability, EffectiveSettings, Role, Secret, StoreError, Timeline,
+    Address, Commands, Disruption, EffectiveDurability, EffectiveSettings, Promotion, Role, Secret,
+    StoreError, Timeline,
 };
 use acidtest_results::StopFigures;
 use acidtest_workloads::{
@@ -18,10 +19,10 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    Failure, OpenOptions, Watcher,
-    answer::{PATIENCE, open, takes_connections, within},
+    Failure, Watcher,
+    answer::{PATIENCE, takes_connections, within},
     driver::{Driver, Spread},
-    instance::{Instance, LostMember, Reopening},
+    instance::{Instance, LostMember},
     watch::{self, Driven},
 };
 
@@ -54,6 +55,8 @@ pub struct TrialRun<'a> {
     gateway: Option<(Address, String)>,
     /// The user's own, which bring faults about on a server of the user's own.
     commands: Commands,
+    /// How the operator of a cluster chooses a new leader.
+    promotion: Promotion,
 }
 
 impl<'a> TrialRun<'a> {
@@ -74,6 +77,7 @@ impl<'a> TrialRun<'a> {
             spread: None,
             gateway: None,
             commands: Commands::default(),
+            promotion: Promotion::default(),
         }
     }
 
@@ -87,6 +91,12 @@ impl<'a> TrialRun<'a> {
     #[must_use]
     pub fn commands(self, commands: Commands) -> Self {
         Self { commands, ..self }
+    }
+
+    /// The same with this rule by which a replica is promoted.
+    #[must_use]
+    pub fn promotion(self, promotion: Promotion) -> Self {
+        Self { promotion, ..self }
     }
 
     /// How many rows [`load`](Self::load) loads.
@@ -303,7 +313,15 @@ impl<'a> TrialRun<'a> {
             let clients = (0..self.setup.clients).map(|_| self.trial.client(instance.store(), place));
             Driver::here(load, clients.collect::<Result<Vec<ClientTask>, StoreError>>()?)?
         };
-        watch::drive(&*self.trial, instance, extent, driver, (timeline, &self.commands), watcher).await
+        watch::drive(
+            &*self.trial,
+            instance,
+            extent,
+            driver,
+            (timeline, (&self.commands, self.promotion)),
+            watcher,
+        )
+        .await
     }
 
     /// Audits the trial: holds its ledger against the final state of the store.
@@ -313,6 +331,10 @@ impl<'a> TrialRun<'a> {
         driven: &Driven,
         watcher: &mut Watcher<'_>,
     ) -> AuditResult {
+        if let (None, Some(cluster)) = (&driven.lost, instance.cluster()) {
+            watcher.observer.doing("waiting until the members have the same log");
+            cluster.settle().await;
+        }
         let whole = match &driven.lost {
             Some(LostMember { how, .. }) => Err(how.clone()),
             None => self.audit_all(instance, watcher).await,
@@ -322,6 +344,10 @@ impl<'a> TrialRun<'a> {
             // the ledger by itself may prove something
             Err(cause) => self.trial.audit(Err(unreadable(cause)), &self.hosted.place).await,
         };
+        if let (None, Some(cluster)) = (&driven.lost, instance.cluster()) {
+            watcher.observer.doing("comparing the members");
+            cluster.compare(&self.hosted.place, &mut audited.audit).await;
+        }
         if let Some(damage) = driven.lost.as_ref().and_then(|lost| lost.damage.as_ref()) {
             audited.audit.unreadable(damage);
         }
@@ -368,9 +394,7 @@ impl<'a> TrialRun<'a> {
         // what is gone may be what clients talk to in front of it
         let gone = stopped.as_mut().filter(|stopped| stopped.is_server_gone() && !self.has_gateway());
         let Some(stopped) = gone else { return };
-        let Reopening { target, address, locks, .. } = instance.reopening();
-        let options = OpenOptions { durability: None, locks: locks.as_ref() };
-        if open(&target, &address, options).await.is_ok() {
+        if instance.reopening().open().await.is_ok() {
             stopped.answers_after_all();
         }
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use acidtest_engine::{Extent, Measurement, Progress, Stop};
-use acidtest_model::{Commands, Role, Timeline};
+use acidtest_model::{Commands, MemberId, Promotion, Role, Timeline};
 use acidtest_observe::{Resources, Sampler};
 use acidtest_results::GaugeFigures;
 use acidtest_workloads::{Boundary, Consuming, WorkloadTrial};
@@ -125,15 +125,17 @@ pub(crate) async fn drive(
     instance: &mut Instance,
     (extent, timeout): (Extent, Duration),
     mut driver: Driver,
-    (timeline, commands): (&Timeline, &Commands),
+    (timeline, operator): (&Timeline, (&Commands, Promotion)),
     watcher: &mut Watcher<'_>,
 ) -> Result<Driven, Failure> {
     let trial = driver.trial.clone();
-    let mut injector = Injector::new(timeline, commands, extent);
+    let mut injector = Injector::new(timeline, operator, extent);
     let mut lookout = Lookout::new();
     // started anew with the measured part; a trial shorter than the interval has only this one
     let mut sampler = sample(instance, &driver);
     let mut observed = instance.pids();
+    // of a cluster, the one that leads at first
+    let main = instance.leader();
     let mut measuring = false;
     let mut gauge = Gauge::default();
     let mut told = Reported::default();
@@ -153,7 +155,7 @@ pub(crate) async fn drive(
         watcher.observer.measured(&progress, share(extent, &progress));
         told.second(progress.measured, of, &driver, &sampler, watcher);
         if lost.is_none() {
-            lost = instance.lost(|member| injector.has_down(member));
+            lost = injector.lost(instance);
             if let Some(LostMember { how, .. }) = &lost {
                 trial.stop(Stop::ServerGone(how.clone()));
                 trial.give_up();
@@ -161,7 +163,7 @@ pub(crate) async fn drive(
         }
         if let (Some(measured), None, None) = (progress.measured, &lost, &failed) {
             let is_over = stopped.is_some() || matches!(extent, Extent::Time(length) if measured >= length);
-            let begins_epoch = !is_over && injector.begins_epoch(measured);
+            let begins_epoch = !is_over && injector.begins_epoch(measured, instance);
             let outstanding = of.consuming().filter(|_| begins_epoch).map(Consuming::outstanding);
             if begins_epoch {
                 driver.note_boundary(of, Boundary::Before);
@@ -195,11 +197,7 @@ pub(crate) async fn drive(
             trial.stop(Stop::ServerGone("the process that clients connect to is gone".to_owned()));
             trial.give_up();
         }
-        let pids = instance.pids();
-        for (member, pid) in pids.iter().filter(|pid| !observed.contains(pid)) {
-            sampler.follow((*member != Role::Server.into()).then(|| member.to_string()).as_deref(), *pid);
-        }
-        observed = pids;
+        observed = follow_new(&sampler, instance, main, &observed);
         if watcher.interrupt.is_set() && stopped.is_none() {
             trial.stop(Stop::Interrupted);
             stopped = Some(Instant::now());
@@ -214,7 +212,7 @@ pub(crate) async fn drive(
     let silent = injector.end(measurement.window, || trial.so_far(), instance).await?;
     lookout.end(instance, &mut injector, &measurement).await;
     let injected = injector.into_done();
-    let crashed = injected.iter().any(|one| one.member.role == Role::Server && one.has_ended());
+    let crashed = injected.iter().any(Injected::has_begun_epoch);
     told.faults(&injected, watcher);
     if let Some(failure) = failed {
         return Err(failure);
@@ -262,13 +260,28 @@ fn unmeasured(measurement: &Measurement, is_lost: bool) -> Option<Failure> {
 fn sample(instance: &Instance, driver: &Driver) -> Sampler {
     let pids = instance.pids();
     let (server, others): (Vec<_>, Vec<_>) =
-        pids.iter().partition(|(member, _)| *member == Role::Server.into());
+        pids.iter().partition(|(member, _)| *member == instance.leader());
     let others: Vec<(String, u32)> =
         others.into_iter().map(|(member, pid)| (member.to_string(), pid)).collect();
     let others: Vec<(&str, u32)> = others.iter().map(|(member, pid)| (member.as_str(), *pid)).collect();
     let sampler = Sampler::start(server.first().map(|(_, pid)| *pid), &others, Sampler::EVERY);
     driver.pids().into_iter().for_each(|pid| sampler.join_client(pid));
     sampler
+}
+
+/// Samples servers that were not observed before, such as those that have been started again; `main` is the one whose figures are the
+/// server's. Returns all.
+fn follow_new(
+    sampler: &Sampler,
+    instance: &Instance,
+    main: MemberId,
+    observed: &[(MemberId, u32)],
+) -> Vec<(MemberId, u32)> {
+    let pids = instance.pids();
+    for (member, pid) in pids.iter().filter(|pid| !observed.contains(pid)) {
+        sampler.follow((*member != main).then(|| member.to_string()).as_deref(), *pid);
+    }
+    pids
 }
 
 /// The share of the measured part that is over.

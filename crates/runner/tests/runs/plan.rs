@@ -1,13 +1,15 @@
 //! The plan's check, on stores whose rows of the matrix say what they lack.
 
-use acidtest_model::{CellRequest, Durability, Hosting, IdleOption, Lock, Span, StoreKind, Support};
+use acidtest_model::{
+    CellRequest, Durability, Hosting, IdleOption, Lock, Promotion, Replication, Span, StoreKind, Support,
+};
 
 use crate::told::{Teller, plan};
 use std::time::Duration;
 
 use acidtest_results::Plan;
 use acidtest_runner::{
-    Failure, Footprint, Grid, Target,
+    Cell, Failure, Footprint, Grid, Target,
     plan_check::{self, GivenOptions},
 };
 use acidtest_store_memory::KIND;
@@ -225,4 +227,90 @@ fn what_a_plan_needs_follows_from_what_it_loads() {
     let both = needs("c", &[server.target(), Teller::new("second").target()]);
     let memory_bytes = memory_bytes + connected;
     assert_eq!(both, Footprint { memory_bytes, disk_bytes: on_disk.disk_bytes });
+}
+
+/// A store whose clusters replicate in two ways.
+fn replicated() -> StoreKind {
+    StoreKind {
+        name: "replicated",
+        hosting: Hosting::Program,
+        replication: &[
+            (Replication::Async, Support::Yes("it waits for nobody")),
+            (Replication::Semi, Support::No("it knows no timeout")),
+            (Replication::Quorum, Support::Yes("it waits for a majority")),
+        ],
+        ..KIND
+    }
+}
+
+fn clustered(nodes: &[u32], replication: &[Replication], fault: &str) -> Plan {
+    Plan {
+        nodes: nodes.to_vec(),
+        replication: replication.to_vec(),
+        faults: vec![fault.parse().unwrap()],
+        durability: vec![Durability::None],
+        duration: Span(Duration::from_secs(5)),
+        ..plan(1)
+    }
+}
+
+/// The number of nodes, the replication level, and the guarantees that it does without, of each cell.
+fn cells(plan: &Plan) -> Vec<(u32, Replication, bool)> {
+    let target = Teller::of(replicated()).target();
+    let grid = checked(plan, std::slice::from_ref(&target)).unwrap();
+    let without = |cell: &Cell| {
+        let (spec, faults) = (grid.workloads[cell.workload].spec(), &grid.faults[cell.faults]);
+        cell.unmade(&target, spec, faults).without.contains(&"replication".to_owned())
+    };
+    grid.cells.iter().map(|cell| (cell.nodes, cell.replication, without(cell))).collect()
+}
+
+#[test]
+fn each_cluster_is_a_cell_and_one_node_replicates_to_nobody() {
+    use Replication::{Async, None};
+    assert_eq!(cells(&clustered(&[1, 3], &[Async], "none")), [(1, None, false), (3, Async, false)]);
+    assert_eq!(cells(&clustered(&[1, 3], &[None, Async], "none")), [(1, None, false), (3, Async, false)]);
+    // one node has no other to take over; what is lost with the leader was promised by nobody
+    assert_eq!(cells(&clustered(&[1, 3], &[Async], "lose:primary@1s")), [(3, Async, true)]);
+    assert_eq!(cells(&clustered(&[3], &[Async], "kill:standby2@1s")), [(3, Async, false)]);
+    assert_eq!(cells(&clustered(&[3], &[Async], "cut:replica-1@1s:1s")), [(3, Async, false)]);
+    let of_mixed = clustered(&[1, 3], &[Async], "lose:leader@1s");
+    let grid = checked(&of_mixed, &[Teller::of(replicated()).target()]).unwrap();
+    assert_eq!(grid.left_out, ["replicated: one node has no other for --fault lose:leader@1s"]);
+}
+
+#[test]
+fn what_a_cluster_cannot_have_is_refused_with_what_would_do() {
+    use Replication::{Async, None, Quorum, Semi};
+    let targets = [Teller::of(replicated()).target()];
+    let alone = [Teller::of(StoreKind { replication: &[], ..replicated() }).target()];
+    let own = [Teller::of(replicated()).at("db.example")];
+    let processes = Plan { processes: Some(2), ..clustered(&[3], &[Async], "none") };
+    let of_own = Plan { durability: Plan::of("inventory").durability, ..clustered(&[3], &[Async], "none") };
+    let promote = Plan { promote: Promotion::First, ..clustered(&[3], &[Async], "none") };
+    for (plan, targets, words) in [
+        (
+            clustered(&[3], &[Semi], "none"),
+            &targets,
+            &["no replication semi: it knows no timeout", "async"][..],
+        ),
+        (clustered(&[3], &[None], "none"), &targets, &["--replication none is that of one node"]),
+        (clustered(&[3], &[Async], "none"), &alone, &["starts one node of it only", "leave --nodes 3 out"]),
+        (of_own, &own, &["--nodes has no effect", "the nodes that it has"]),
+        (clustered(&[1], &[Quorum], "none"), &targets, &["--replication has no effect", "ask for --nodes 3"]),
+        // it acknowledges before it has written anything
+        (clustered(&[3], &[Quorum], "none"), &targets, &["waits for no replica", "--durability disk"]),
+        (processes, &targets, &["leave --processes"]),
+        (promote, &targets, &["--promote has no effect", "nobody is promoted"]),
+        (clustered(&[3], &[Async], "lose*2"), &targets, &["can lose its leader once"]),
+        (clustered(&[3], &[Async], "lose@1s+cut:server-2@2s:1s"), &targets, &["can lose its leader once"]),
+        (clustered(&[3], &[Async], "kill:replica-3@1s"), &targets, &["no member is replica-3", "replica-2"]),
+        (clustered(&[3], &[Async], "kill:server-4@1s"), &targets, &["no member is server-4", "server-3"]),
+        (clustered(&[3], &[Async], "kill:all@1s"), &targets, &["strikes one member"]),
+        (clustered(&[5], &[Async], "kill:minority@1s"), &targets, &["strikes one member"]),
+        (clustered(&[1], &[Async], "lose:leader@1s"), &targets, &["has one server", "--nodes 3"]),
+    ] {
+        refused(&plan, targets, words);
+    }
+    checked(&clustered(&[3], &[Async], "kill:minority@1s"), &targets).unwrap();
 }

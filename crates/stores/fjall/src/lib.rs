@@ -58,6 +58,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("write transaction: optimistic, under a hard lock of the single writer"),
     refresh: NO_REFRESH,
     tls: acidtest_model::NO_NETWORK,
+    replication: &[],
     lock_service: false,
     processes: Support::No("it locks its folder for the one process that has it open"),
     durability_of_data: false,

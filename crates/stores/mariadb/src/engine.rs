@@ -168,6 +168,7 @@ impl Variant {
             transactions: row.transactions,
             refresh: NO_REFRESH,
             tls: acidtest_model::OWN_TLS,
+            replication: &[],
             lock_service: false,
             processes: acidtest_model::EACH_CONNECTS,
             durability_of_data: false,

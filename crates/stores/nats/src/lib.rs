@@ -48,6 +48,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("a publish is a message; 2.12's batches are not used here"),
     refresh: NO_REFRESH,
     tls: acidtest_model::OWN_TLS,
+    replication: &[],
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,

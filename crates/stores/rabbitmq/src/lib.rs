@@ -41,6 +41,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("its transactions are of messages: --ack transaction, --consume transaction"),
     refresh: NO_REFRESH,
     tls: acidtest_model::OWN_TLS,
+    replication: &[],
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,

@@ -75,6 +75,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("MULTI … EXEC, after WATCH under soft locks; native: one Lua script"),
     refresh: NO_REFRESH,
     tls: acidtest_model::OWN_TLS,
+    replication: &[],
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,

@@ -69,6 +69,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("BEGIN … COMMIT; IMMEDIATE if it writes under a hard or native lock"),
     refresh: NO_REFRESH,
     tls: acidtest_model::NO_NETWORK,
+    replication: &[],
     lock_service: false,
     processes: Support::Yes("each opens the file; SQLite locks it between processes"),
     durability_of_data: false,

@@ -62,6 +62,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("native: one stored procedure, between box.begin and box.commit"),
     refresh: NO_REFRESH,
     tls: Support::No("only Tarantool Enterprise speaks TLS; the open server and its clients do not"),
+    replication: &[],
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
