@@ -7,26 +7,26 @@ use crate::common::{Bench, signal, until, wait, wanted};
 use acidtest_testbed::with_more_time;
 use serde_json::Value;
 
-fn cells(result: &Value) -> &Vec<Value> {
+pub fn cells(result: &Value) -> &Vec<Value> {
     result["cells"].as_array().unwrap()
 }
 
-fn trial(cell: &Value) -> &Value {
+pub fn trial(cell: &Value) -> &Value {
     &cell["trials"][0]
 }
 
-fn verdict(cell: &Value) -> &str {
+pub fn verdict(cell: &Value) -> &str {
     trial(cell)["audit"]["verdict"].as_str().unwrap_or("none")
 }
 
 /// What the audit found of a guarantee.
-fn found(cell: &Value, guarantee: &str) -> u64 {
+pub fn found(cell: &Value, guarantee: &str) -> u64 {
     let findings = trial(cell)["audit"]["findings"].as_array().unwrap();
     let of = findings.iter().filter(|finding| finding["guarantee"] == guarantee);
     of.map(|finding| finding["count"].as_u64().unwrap()).sum()
 }
 
-fn injections(cell: &Value) -> &Vec<Value> {
+pub fn injections(cell: &Value) -> &Vec<Value> {
     trial(cell)["injections"].as_array().unwrap()
 }
 

@@ -6,6 +6,7 @@
 mod anomalies;
 mod capacity;
 mod cli;
+mod clusters;
 mod common;
 mod compare;
 mod faults;

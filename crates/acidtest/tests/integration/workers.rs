@@ -60,6 +60,7 @@ fn trial(
             run: "run 1",
             number: 1,
             replace: false,
+            cluster: None,
             connect_timeout: Address::CONNECT_TIMEOUT,
             size: ServerSize::default(),
             host: None,
