@@ -71,21 +71,12 @@ fn group(withdrawal: &Withdrawal) -> Group {
 }
 
 impl Replicated for State {
-    fn forget(&mut self) {
-        Self::forget(self);
+    type Write = Vec<(Withdrawal, i64)>;
+
+    fn journal(&mut self) -> Option<&mut Journal<Vec<(Withdrawal, i64)>>> {
+        self.journal.as_mut()
     }
 
-    fn keep(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.keep();
-        }
-    }
-
-    fn promote(&mut self) {}
-}
-
-impl State {
-    /// Forgets what a kill has cost.
     fn forget(&mut self) {
         let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Vec::len));
         for forgotten in forgotten.into_iter().flatten() {
@@ -97,7 +88,9 @@ impl State {
             }
         }
     }
+}
 
+impl State {
     /// Adds units to a tuple.
     fn change(&mut self, tuple: &Withdrawal, units: i64) {
         let bin = self.bins.entry(group(tuple)).or_default();

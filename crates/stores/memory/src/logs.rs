@@ -106,15 +106,21 @@ impl Table {
 }
 
 impl Replicated for State {
+    type Write = Vec<Id>;
+
+    fn journal(&mut self) -> Option<&mut Journal<Vec<Id>>> {
+        Some(&mut self.journal)
+    }
+
     fn forget(&mut self) {
-        Self::forget(self);
+        for forgotten in self.journal.forgotten(Vec::len) {
+            let ids = match forgotten {
+                Forgotten::Whole(ids) => ids,
+                Forgotten::Half(mut ids) => ids.split_off(ids.len() / 2),
+            };
+            self.rows.retain(|(_, entry)| !ids.contains(&entry.id));
+        }
     }
-
-    fn keep(&mut self) {
-        self.journal.keep();
-    }
-
-    fn promote(&mut self) {}
 }
 
 impl State {
@@ -128,17 +134,6 @@ impl State {
             }
         }
         self.journal.note(connection, stored);
-    }
-
-    /// Forgets what a kill has cost.
-    fn forget(&mut self) {
-        for forgotten in self.journal.forgotten(Vec::len) {
-            let ids = match forgotten {
-                Forgotten::Whole(ids) => ids,
-                Forgotten::Half(mut ids) => ids.split_off(ids.len() / 2),
-            };
-            self.rows.retain(|(_, entry)| !ids.contains(&entry.id));
-        }
     }
 }
 

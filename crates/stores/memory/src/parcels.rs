@@ -130,15 +130,28 @@ impl Table {
 }
 
 impl Replicated for State {
+    type Write = Vec<u64>;
+
+    fn journal(&mut self) -> Option<&mut Journal<Vec<u64>>> {
+        Some(&mut self.journal)
+    }
+
     fn forget(&mut self) {
-        Self::forget(self);
+        for forgotten in self.journal.forgotten(Vec::len) {
+            let ids = match forgotten {
+                Forgotten::Whole(ids) => ids,
+                Forgotten::Half(mut ids) => ids.split_off(ids.len() / 2),
+            };
+            for id in ids {
+                let Some(parcel) = self.ids.remove(&id) else { continue };
+                if let Some(rows) = self.parcels.get_mut(&parcel) {
+                    rows.retain(|row| row.id != id);
+                }
+            }
+            // as a counter does that is begun from what is there: what was lost leaves its ids to others
+            self.last_id = self.ids.keys().next_back().copied().unwrap_or(0);
+        }
     }
-
-    fn keep(&mut self) {
-        self.journal.keep();
-    }
-
-    fn promote(&mut self) {}
 }
 
 impl State {
@@ -161,24 +174,6 @@ impl State {
     fn store(&mut self, row: Row) {
         self.ids.insert(row.id, row.scan.parcel());
         self.parcels.entry(row.scan.parcel()).or_default().push(row);
-    }
-
-    /// Forgets what a kill has cost.
-    fn forget(&mut self) {
-        for forgotten in self.journal.forgotten(Vec::len) {
-            let ids = match forgotten {
-                Forgotten::Whole(ids) => ids,
-                Forgotten::Half(mut ids) => ids.split_off(ids.len() / 2),
-            };
-            for id in ids {
-                let Some(parcel) = self.ids.remove(&id) else { continue };
-                if let Some(rows) = self.parcels.get_mut(&parcel) {
-                    rows.retain(|row| row.id != id);
-                }
-            }
-            // as a counter does that is begun from what is there: what was lost leaves its ids to others
-            self.last_id = self.ids.keys().next_back().copied().unwrap_or(0);
-        }
     }
 }
 

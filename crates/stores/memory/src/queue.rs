@@ -146,13 +146,40 @@ impl Queue {
 }
 
 impl Replicated for State {
-    fn forget(&mut self) {
-        Self::forget(self);
+    type Write = Change;
+
+    fn journal(&mut self) -> Option<&mut Journal<Change>> {
+        self.journal.as_mut()
     }
 
-    fn keep(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.keep();
+    fn forget(&mut self) {
+        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Change::parts));
+        for forgotten in forgotten.into_iter().flatten() {
+            let whole = matches!(forgotten, Forgotten::Whole(_));
+            match forgotten {
+                Forgotten::Whole(Change::Published(arrivals))
+                | Forgotten::Half(Change::Published(arrivals)) => {
+                    let parts = if whole { arrivals.len() } else { arrivals.len() / 2 };
+                    let is_end = self.journal.as_ref().is_some_and(Journal::loses_its_end);
+                    for arrival in &arrivals[..parts] {
+                        self.ready.remove(arrival);
+                        if is_end {
+                            self.out.remove(arrival);
+                            self.returning.retain(|(_, each, _)| each != arrival);
+                        }
+                    }
+                }
+                Forgotten::Whole(Change::Removed(arrival, letter) | Change::Taken(arrival, letter))
+                | Forgotten::Half(Change::Removed(arrival, letter) | Change::Taken(arrival, letter)) => {
+                    self.ready.insert(arrival, Letter { redelivered: true, ..letter });
+                }
+                Forgotten::Whole(Change::HandedOut(arrival))
+                | Forgotten::Half(Change::HandedOut(arrival)) => {
+                    self.out.remove(&arrival);
+                    self.ready.remove(&arrival);
+                    self.returning.retain(|(_, each, _)| *each != arrival);
+                }
+            }
         }
     }
 
@@ -189,38 +216,6 @@ impl State {
         };
         if let Some(journal) = self.journal.as_mut().filter(is_kept) {
             journal.note(connection, change);
-        }
-    }
-
-    /// Forgets what a kill has cost.
-    fn forget(&mut self) {
-        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Change::parts));
-        for forgotten in forgotten.into_iter().flatten() {
-            let whole = matches!(forgotten, Forgotten::Whole(_));
-            match forgotten {
-                Forgotten::Whole(Change::Published(arrivals))
-                | Forgotten::Half(Change::Published(arrivals)) => {
-                    let parts = if whole { arrivals.len() } else { arrivals.len() / 2 };
-                    let is_end = self.journal.as_ref().is_some_and(Journal::loses_its_end);
-                    for arrival in &arrivals[..parts] {
-                        self.ready.remove(arrival);
-                        if is_end {
-                            self.out.remove(arrival);
-                            self.returning.retain(|(_, each, _)| each != arrival);
-                        }
-                    }
-                }
-                Forgotten::Whole(Change::Removed(arrival, letter) | Change::Taken(arrival, letter))
-                | Forgotten::Half(Change::Removed(arrival, letter) | Change::Taken(arrival, letter)) => {
-                    self.ready.insert(arrival, Letter { redelivered: true, ..letter });
-                }
-                Forgotten::Whole(Change::HandedOut(arrival))
-                | Forgotten::Half(Change::HandedOut(arrival)) => {
-                    self.out.remove(&arrival);
-                    self.ready.remove(&arrival);
-                    self.returning.retain(|(_, each, _)| *each != arrival);
-                }
-            }
         }
     }
 

@@ -154,29 +154,13 @@ impl Table {
 }
 
 impl Replicated for State {
-    fn forget(&mut self) {
-        Self::forget(self);
+    type Write = Vec<RowChange>;
+
+    fn journal(&mut self) -> Option<&mut Journal<Vec<RowChange>>> {
+        self.journal.as_mut()
     }
 
-    fn keep(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.keep();
-        }
-    }
-
-    fn promote(&mut self) {}
-}
-
-impl State {
-    /// Every record with its version and its tag, also those that were inserted twice.
-    fn told(&self, layout: &Layout) -> impl Iterator<Item = (&str, RecordVersion)> {
-        let doubles = self.doubles.iter().map(|(key, row)| (key, row));
-        let each = layout.field_bytes as usize;
-        let rows = self.rows.iter().chain(doubles);
-        rows.map(move |(key, row)| (key.as_str(), (row.version, tag_of(row.bytes.chunks(each)))))
-    }
-
-    /// Forgets what a kill has cost. A write stays that later ones were made upon.
+    /// A write stays that later ones were made upon.
     fn forget(&mut self) {
         let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Vec::len));
         for forgotten in forgotten.into_iter().flatten() {
@@ -193,6 +177,16 @@ impl State {
                 }
             }
         }
+    }
+}
+
+impl State {
+    /// Every record with its version and its tag, also those that were inserted twice.
+    fn told(&self, layout: &Layout) -> impl Iterator<Item = (&str, RecordVersion)> {
+        let doubles = self.doubles.iter().map(|(key, row)| (key, row));
+        let each = layout.field_bytes as usize;
+        let rows = self.rows.iter().chain(doubles);
+        rows.map(move |(key, row)| (key.as_str(), (row.version, tag_of(row.bytes.chunks(each)))))
     }
 
     /// Applies the delayed operations that are due by now, after a kill's damage.

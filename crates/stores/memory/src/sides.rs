@@ -6,18 +6,31 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use crate::world::{Situation, World, locked};
+use crate::{
+    crash::Journal,
+    world::{Situation, World, locked},
+};
 
 /// Data that a cluster's members have each.
 pub(crate) trait Replicated: Clone {
-    /// Forgets what was lost with a leader.
+    /// A write, as far as it is kept in mind.
+    type Write;
+
+    /// The writes since the last kill; none before any clients write.
+    fn journal(&mut self) -> Option<&mut Journal<Self::Write>>;
+
+    /// Forgets what a kill has cost, or was lost with a leader.
     fn forget(&mut self);
 
     /// Keeps what is there: it is the leader's own that is cut off.
-    fn keep(&mut self);
+    fn keep(&mut self) {
+        if let Some(journal) = self.journal() {
+            journal.keep();
+        }
+    }
 
     /// Ends what clients had begun at the last leader.
-    fn promote(&mut self);
+    fn promote(&mut self) {}
 }
 
 /// The data of each side of a cluster.

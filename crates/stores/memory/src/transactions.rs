@@ -132,13 +132,35 @@ struct Staged {
 }
 
 impl Replicated for State {
-    fn forget(&mut self) {
-        Self::forget(self);
+    type Write = Vec<Change>;
+
+    fn journal(&mut self) -> Option<&mut Journal<Vec<Change>>> {
+        self.journal.as_mut()
     }
 
-    fn keep(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.keep();
+    /// A write stays that later ones were made upon.
+    fn forget(&mut self) {
+        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Vec::len));
+        let mut undone = BTreeSet::new();
+        for forgotten in forgotten.into_iter().flatten() {
+            let whole = matches!(forgotten, Forgotten::Whole(_));
+            let (Forgotten::Whole(changes) | Forgotten::Half(changes)) = forgotten;
+            let parts = if whole { changes.len() } else { changes.len() / 2 };
+            for Change { object, commit } in changes.into_iter().take(parts) {
+                let Some(versions) = self.objects.get_mut(&object) else { continue };
+                if versions.len() > 1 && versions.back().is_some_and(|last| last.commit == commit) {
+                    versions.pop_back();
+                    undone.insert(object);
+                }
+            }
+        }
+        // whoever has read what is undone, or the same before it, is in conflict
+        self.commits += u64::from(!undone.is_empty());
+        for object in undone {
+            let Some(versions) = self.objects.get_mut(&object) else { continue };
+            if let Some(last) = versions.back().cloned() {
+                versions.push_back(Version { commit: self.commits, ..last });
+            }
         }
     }
 
@@ -209,32 +231,6 @@ impl State {
         }
         if let Some(journal) = &mut self.journal {
             journal.note(connection, changed.into_iter().map(|object| Change { object, commit }).collect());
-        }
-    }
-
-    /// Forgets what a kill has cost. A write stays that later ones were made upon.
-    fn forget(&mut self) {
-        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Vec::len));
-        let mut undone = BTreeSet::new();
-        for forgotten in forgotten.into_iter().flatten() {
-            let whole = matches!(forgotten, Forgotten::Whole(_));
-            let (Forgotten::Whole(changes) | Forgotten::Half(changes)) = forgotten;
-            let parts = if whole { changes.len() } else { changes.len() / 2 };
-            for Change { object, commit } in changes.into_iter().take(parts) {
-                let Some(versions) = self.objects.get_mut(&object) else { continue };
-                if versions.len() > 1 && versions.back().is_some_and(|last| last.commit == commit) {
-                    versions.pop_back();
-                    undone.insert(object);
-                }
-            }
-        }
-        // whoever has read what is undone, or the same before it, is in conflict
-        self.commits += u64::from(!undone.is_empty());
-        for object in undone {
-            let Some(versions) = self.objects.get_mut(&object) else { continue };
-            if let Some(last) = versions.back().cloned() {
-                versions.push_back(Version { commit: self.commits, ..last });
-            }
         }
     }
 
