@@ -237,12 +237,7 @@ impl OpenInjection {
     /// Whether this member can be copied from the one that leads meanwhile: nothing is being done to either, and nobody is cut
     /// off.
     fn lets_copy(&self, member: MemberId, leader: MemberId) -> bool {
-        let is_cut = match &self.state {
-            State::Cut(_) => true,
-            State::Gone(_, until) | State::Operating(_, until) | State::Operated(_, until) => until.is_some(),
-            _ => false,
-        };
-        !is_cut && self.member != member && self.member != leader
+        self.state.cut().is_none() && self.member != member && self.member != leader
     }
 
     /// Goes on to the next state, once that is there.
@@ -279,6 +274,37 @@ enum State {
     /// Back, and asked until it answers.
     Starting(Pin<Box<dyn Future<Output = ()>>>),
     Answers,
+}
+
+impl State {
+    /// When a member that is cut off is so no more; none of one that is not.
+    fn cut(&self) -> Option<Instant> {
+        match self {
+            Self::Cut(until) => Some(*until),
+            Self::Gone(_, until) | Self::Operating(_, until) | Self::Operated(_, until) => *until,
+            _ => None,
+        }
+    }
+
+    /// Whether it is for the operator of a cluster to go on with the member.
+    fn is_operated(&self) -> bool {
+        use State::{Cut, Fenced, Gone, Operated, Operating};
+        matches!(self, Gone(..) | Operating(..) | Operated(..) | Cut(_) | Fenced)
+    }
+
+    /// Lets nobody stay down, paused or cut off after this moment.
+    fn end_by(&mut self, moment: Instant) {
+        if let Self::Down(until)
+        | Self::Paused(until)
+        | Self::Stalled(_, until)
+        | Self::Cut(until)
+        | Self::Gone(_, Some(until))
+        | Self::Operating(_, Some(until))
+        | Self::Operated(_, Some(until)) = self
+        {
+            *until = moment.min(*until);
+        }
+    }
 }
 
 /// Carries out the timeline of one trial.
@@ -460,11 +486,9 @@ impl<'a> Injector<'a> {
     /// Whether the store's own server, which is being ended, has ended for sure. Of a server of the user's own nobody
     /// knows.
     pub(crate) fn has_ended(&self, instance: &mut Instance) -> bool {
-        let serves = |open: &OpenInjection| match open.state {
-            State::Stopping(_) | State::Ending(..) | State::Cut(_) => true,
-            // one that is cut off still answers its clients
-            State::Gone(_, until) | State::Operating(_, until) | State::Operated(_, until) => until.is_some(),
-            _ => false,
+        // one that is cut off still answers its clients
+        let serves = |open: &OpenInjection| {
+            matches!(open.state, State::Stopping(_) | State::Ending(..)) || open.state.cut().is_some()
         };
         !self.open.iter().any(|open| self.done[open.index].led && serves(open))
             && instance.member(instance.leader()).is_some()
@@ -512,9 +536,9 @@ impl<'a> Injector<'a> {
         let is_down = |state: &State| {
             let is_ended = matches!(
                 state,
-                State::Stopping(_) | State::Down(_) | State::Ending(..) | State::Returning(_) | State::Fenced
+                State::Stopping(_) | State::Down(_) | State::Ending(..) | State::Returning(_)
             );
-            is_ended || matches!(state, State::Gone(..) | State::Operating(..) | State::Operated(..))
+            is_ended || (state.is_operated() && !matches!(state, State::Cut(_)))
         };
         self.open.iter().any(|open| open.member == member && is_down(&open.state))
     }
@@ -579,15 +603,7 @@ impl<'a> Injector<'a> {
     fn hurry(&mut self) {
         let now = Instant::now();
         for open in &mut self.open {
-            match &mut open.state {
-                State::Down(until) | State::Paused(until) | State::Stalled(_, until) | State::Cut(until) => {
-                    *until = now.min(*until);
-                }
-                State::Gone(_, Some(until))
-                | State::Operating(_, Some(until))
-                | State::Operated(_, Some(until)) => *until = now.min(*until),
-                _ => {}
-            }
+            open.state.end_by(now);
         }
     }
 
@@ -701,17 +717,9 @@ impl<'a> Injector<'a> {
         let open = self.open.iter().find(|open| open.member == hit);
         match open.map(|open| &open.state) {
             Some(State::Paused(_)) => matches!(injection.disruption, Disruption::Cut { .. }),
+            Some(State::Down(_) | State::Ending(..) | State::Returning(_)) => true,
             // while it is cut off, nothing else is done to it, so that the cut has an end
-            Some(
-                State::Cut(_)
-                | State::Down(_)
-                | State::Ending(..)
-                | State::Returning(_)
-                | State::Gone(..)
-                | State::Operating(..)
-                | State::Operated(..)
-                | State::Fenced,
-            ) => true,
+            Some(state) if state.is_operated() => true,
             Some(State::Stopping(_)) => !matches!(injection.disruption, Disruption::Kill { .. }),
             _ => false,
         }
@@ -720,7 +728,7 @@ impl<'a> Injector<'a> {
     fn advance(&mut self, so_far: impl Fn() -> SoFar, instance: &mut Instance) -> Result<(), Failure> {
         for index in 0..self.open.len() {
             let member = self.open[index].member;
-            let is_back = if instance.cluster().is_some() && self.is_operated(index) {
+            let is_back = if self.open[index].state.is_operated() {
                 self.advance_in_cluster(index, instance)?
             } else {
                 match instance.member(member) {
@@ -767,12 +775,6 @@ impl<'a> Injector<'a> {
             !answers
         });
         Ok(())
-    }
-
-    /// Whether it is for the operator of a cluster to go on with it.
-    fn is_operated(&self, index: usize) -> bool {
-        use State::{Cut, Fenced, Gone, Operated, Operating};
-        matches!(self.open[index].state, Gone(..) | Operating(..) | Operated(..) | Cut(_) | Fenced)
     }
 
     /// Whether nothing is being done to the server that leads.

@@ -295,8 +295,12 @@ impl Instance {
 
     /// All members, those in front of the store included.
     fn ids(&self) -> Vec<MemberId> {
-        let own = self.servers().into_iter().chain(self.others.iter().map(|member| member.id));
-        own.chain(self.services.members().map(Member::id)).collect()
+        self.own().chain(self.services.members().map(Member::id)).collect()
+    }
+
+    /// The members that are not in front of the store, its own servers first.
+    fn own(&self) -> impl Iterator<Item = MemberId> {
+        self.servers().into_iter().chain(self.others.iter().map(|member| member.id))
     }
 
     /// The store's own servers, the one that leads first.
@@ -453,9 +457,8 @@ impl Instance {
     pub(crate) fn pids(&self) -> Vec<(MemberId, u32)> {
         let private = |id: MemberId| self.private.servers.as_ref()?.member(id).map(Member::pid);
         let kept = |id: MemberId| self.members().find(|member| member.id == id)?.kept_server;
-        let own = self.servers().into_iter().chain(self.others.iter().map(|member| member.id));
         let services = self.services.members().map(|member| (member.id(), member.pid()));
-        own.filter_map(|id| Some((id, private(id).or_else(|| kept(id))?))).chain(services).collect()
+        self.own().filter_map(|id| Some((id, private(id).or_else(|| kept(id))?))).chain(services).collect()
     }
 
     fn members(&self) -> impl Iterator<Item = &OpenMember> {
