@@ -236,6 +236,17 @@ impl Replication {
         *self == Self::None
     }
 
+    /// How many of a leader's replicas confirm a write before it is acknowledged: with *quorum* so many that they and the leader are more
+    /// than half of the nodes. What *semi* waits for is the store's affair.
+    #[must_use]
+    pub fn confirming(self, replicas: usize) -> usize {
+        match self {
+            Self::None | Self::Async | Self::Semi => 0,
+            Self::Quorum => replicas.div_ceil(2),
+            Self::All => replicas,
+        }
+    }
+
     /// Whether an acknowledged write is promised to survive that the leader is lost, and another member promoted by this rule, of
     /// so many nodes.
     #[must_use]
@@ -515,6 +526,16 @@ mod tests {
             (own.durability.level(), own.because.as_str()),
             (Some(Durability::Process), "the queue is not")
         );
+    }
+
+    #[test]
+    fn a_quorum_is_more_than_half_of_the_nodes() {
+        for nodes in 2..=9_usize {
+            let confirming = Replication::Quorum.confirming(nodes - 1);
+            assert!(2 * (confirming + 1) > nodes && 2 * confirming <= nodes, "{nodes}: {confirming}");
+            assert_eq!(Replication::All.confirming(nodes - 1), nodes - 1);
+            assert_eq!(Replication::Async.confirming(nodes - 1), 0);
+        }
     }
 
     #[test]

@@ -475,10 +475,7 @@ impl Failover {
     fn needed(&self) -> usize {
         let replicas = self.candidates.len();
         match (self.level, self.rule) {
-            (Replication::Quorum, Promotion::MostAdvanced) => {
-                let confirming = replicas.div_ceil(2);
-                replicas + 1 - confirming
-            }
+            (Replication::Quorum, Promotion::MostAdvanced) => replicas + 1 - self.level.confirming(replicas),
             _ => 1,
         }
     }

@@ -72,12 +72,10 @@ impl Replica for Postgres {
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             const DOING: &str = "setting which replicas a commit waits for";
-            let names = match level {
-                Replication::None | Replication::Async => String::new(),
-                Replication::Quorum => any(quorum(replicas.len() + 1), replicas),
-                Replication::All => any(replicas.len(), replicas),
-                Replication::Semi => return Err(self.failed(DOING, NO_SEMI.to_owned())),
-            };
+            if level == Replication::Semi {
+                return Err(self.failed(DOING, NO_SEMI.to_owned()));
+            }
+            let names = any(level.confirming(replicas.len()), replicas);
             let before = self.on_server(DOING, setting("synchronous_standby_names")).await?;
             self.set(DOING, "synchronous_standby_names", names.clone()).await?;
             if before.is_empty() && !names.is_empty() {
@@ -181,14 +179,9 @@ fn tls_words(tls: &Tls) -> Vec<(&'static str, String)> {
     words
 }
 
-/// How many replicas, with their leader, are more than half of the nodes.
-fn quorum(nodes: usize) -> usize {
-    nodes / 2
-}
-
-/// The setting by which a commit waits for as many of these; none where there are none.
+/// The setting by which a commit waits for as many of these; none where it waits for none.
 fn any(count: usize, replicas: &[MemberId]) -> String {
-    if replicas.is_empty() {
+    if count == 0 {
         return String::new();
     }
     let names: Vec<String> = replicas.iter().map(|name| quoted(&name.to_string())).collect();
@@ -286,11 +279,8 @@ mod tests {
         {
             let replicas = replicas(2..=nodes);
             let count = u32::from(nodes);
-            for (waits, expected, wanted) in [
-                (super::quorum(replicas.len() + 1), quorum, Replication::Quorum),
-                (replicas.len(), all, Replication::All),
-            ] {
-                let names = any(waits, &replicas);
+            for (wanted, expected) in [(Replication::Quorum, quorum), (Replication::All, all)] {
+                let names = any(wanted.confirming(replicas.len()), &replicas);
                 assert!(names.starts_with(&format!("{expected} (\"server-2\"")), "{names}");
                 let (level, because) = level(&names, "on", count);
                 // of two nodes, a majority is both
