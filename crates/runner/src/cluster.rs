@@ -94,15 +94,16 @@ impl Cluster {
         };
         let mut links = spec.linked.then(Links::new).transpose().map_err(|error| no_links(&error))?;
         let mut way = |from: MemberId, to: MemberId, own: Address| match &mut links {
-            Some(links) if from != to => links.address(from, to, &own).map_err(|error| no_links(&error)),
-            _ => Ok(own),
+            Some(links) => links.address(from, to, &own).map_err(|error| no_links(&error)),
+            None => Ok(own),
         };
         let leader = ClusterSpec::FIRST;
         for id in spec.members().filter(|id| *id != leader) {
             deployment.start_replica(id, &way(id, leader, address(deployment, leader)?)?)?;
         }
         let mut ways = BTreeMap::new();
-        for (from, to) in spec.members().flat_map(|from| spec.members().map(move |to| (from, to))) {
+        let pairs = spec.members().flat_map(|from| spec.members().map(move |to| (from, to)));
+        for (from, to) in pairs.filter(|(from, to)| from != to) {
             ways.insert((from, to), way(from, to, address(deployment, to)?)?);
         }
         let mut nodes = Vec::new();
@@ -330,30 +331,34 @@ impl Cluster {
         if let Some(why) = &self.uncopied {
             return Err(why.clone());
         }
-        let mut diverged = Vec::new();
-        for node in self.replicas() {
-            let begun = Instant::now();
-            while !self.is_same(node, place).await? {
-                if begun.elapsed() > DIFFERING {
-                    diverged.push(node.id);
-                    break;
-                }
-                tokio::time::sleep(AGAIN).await;
+        let mut since = None;
+        loop {
+            let diverged = self.differing(place).await?;
+            // what differs for long enough is no lag
+            let is_settled = |since: Instant| since.elapsed() > DIFFERING;
+            if diverged.is_empty() || is_settled(*since.get_or_insert_with(Instant::now)) {
+                return Ok((self.members().count() as u64, diverged));
             }
+            tokio::time::sleep(AGAIN).await;
         }
-        Ok((self.members().count() as u64, diverged))
     }
 
-    /// Whether a replica that has caught up has the same as the leader. The leader is asked first: what it has, the other has by then.
-    async fn is_same(&self, node: &Node, place: &Place) -> Result<bool, String> {
+    /// The replicas that have other data than the leader. It is asked first: what it has, they have when they have caught up.
+    async fn differing(&self, place: &Place) -> Result<Vec<MemberId>, String> {
         let contents = async |id: MemberId| {
             let replica = self.replica(id).map_err(|error| error.to_string())?;
             let read = within(PATIENCE, "reading what a member has", replica.contents(place)).await;
             read.map_err(|error| format!("{id} could not be compared: {error}"))
         };
         let truth = contents(self.leader).await?;
-        self.caught_up(node).await?;
-        Ok(contents(node.id).await? == truth)
+        let mut differing = Vec::new();
+        for node in self.replicas() {
+            self.caught_up(node).await?;
+            if contents(node.id).await? != truth {
+                differing.push(node.id);
+            }
+        }
+        Ok(differing)
     }
 }
 
