@@ -112,11 +112,15 @@ impl FromStr for MemberId {
             format!("no server has the role \"{role}\": roles are {}", Role::ALL.map(Role::name).join(", "))
         })?;
         let Some(number) = number else { return Ok(role.into()) };
-        let parsed = number.parse().ok().filter(|number: &u16| *number > 0 && !text.contains("-0"));
-        let number =
-            parsed.ok_or_else(|| format!("\"{number}\" is not a number of a {role}: write {role}-2"))?;
+        let number = from_one(number)
+            .ok_or_else(|| format!("\"{number}\" is not a number of a {role}: write {role}-2"))?;
         Ok(Self::numbered(role, number))
     }
+}
+
+/// A number from 1, as it is shown.
+fn from_one(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|_| !text.starts_with(['0', '+']))
 }
 
 /// Which members something is done to.
@@ -203,8 +207,7 @@ impl FromStr for Selector {
         }
         let replica = ["replica", "standby"].into_iter().find_map(|word| text.strip_prefix(word));
         if let Some(number) = replica.map(|number| number.strip_prefix('-').unwrap_or(number)) {
-            let parsed = number.parse().ok().filter(|number: &u16| *number > 0 && !text.contains("-0"));
-            return parsed
+            return from_one(number)
                 .map(Self::Replica)
                 .ok_or_else(|| format!("\"{number}\" is not a number of a replica: write replica-1"));
         }
