@@ -10,7 +10,7 @@ use std::{
 };
 
 use acidtest_lab::{Deployment, Lab, Lifetime, Member, MemberSpec};
-use acidtest_model::{Address, Durability, Role};
+use acidtest_model::{Address, Durability, MemberId, Role};
 use tempfile::TempDir;
 
 use crate::wait;
@@ -54,6 +54,7 @@ fn is_named(list: &str, store: &str) -> bool {
 #[derive(Debug)]
 pub struct Private {
     deployment: Deployment,
+    id: MemberId,
     /// Where clients reach it, also after a restart.
     address: Address,
     lab: TempDir,
@@ -63,20 +64,31 @@ impl Private {
     /// Starts a server at this durability level; none if the store is left out of the tests, see [`wanted`].
     #[must_use]
     pub fn start(store: &str, durability: Durability) -> Option<Self> {
-        Self::start_as(MemberSpec::server(Role::Server, store, durability))
+        Self::start_as(MemberSpec::server(Role::Server, store, durability), None)
+    }
+
+    /// Starts a copy of a server, which follows it, and which it knows as `server-2` or the like. It waits for no disk.
+    ///
+    /// # Panics
+    /// If the server cannot be copied.
+    #[must_use]
+    pub fn replica_of(leader: &Self, number: u16) -> Self {
+        let id = MemberId::numbered(Role::Server, number);
+        let (scheme, durability) = (&*leader.address.scheme, Durability::Process);
+        let spec = MemberSpec { replicates: true, ..MemberSpec::server(id, scheme, durability) };
+        // its leader is not left out of the tests
+        Self::start_as(spec, Some(leader)).unwrap()
     }
 
     /// Starts a server that speaks TLS, and nothing else, with certificates of its own.
     #[must_use]
     pub fn start_with_tls(store: &str) -> Option<Self> {
-        Self::start_as(MemberSpec {
-            tls: true,
-            ..MemberSpec::server(Role::Server, store, Durability::Process)
-        })
+        let spec = MemberSpec { tls: true, ..MemberSpec::server(Role::Server, store, Durability::Process) };
+        Self::start_as(spec, None)
     }
 
-    fn start_as(spec: MemberSpec<'_>) -> Option<Self> {
-        let store = spec.store;
+    fn start_as(spec: MemberSpec<'_>, leader: Option<&Self>) -> Option<Self> {
+        let MemberSpec { store, id, .. } = spec;
         if !wanted(store) {
             return None;
         }
@@ -85,18 +97,21 @@ impl Private {
         let folder = tempfile::Builder::new().prefix("lab-").permissions(passable).tempdir().unwrap();
         let lab = Lab::at(folder.path()).unwrap();
         let started = lab.deploy(store, &[spec], Lifetime::Run);
-        let deployment = started.unwrap_or_else(|error| panic!("{error}"));
-        let address = deployment.member(Role::Server).unwrap().address().clone();
+        let mut deployment = started.unwrap_or_else(|error| panic!("{error}"));
+        if let Some(leader) = leader {
+            deployment.start_replica(id, leader.address()).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let address = deployment.member(id).unwrap().address().clone();
         let address = Address { connect_timeout: CONNECT, ..address };
-        Some(Self { deployment, address, lab: folder })
+        Some(Self { deployment, id, address, lab: folder })
     }
 
     fn server(&self) -> &Member {
-        self.deployment.member(Role::Server).unwrap()
+        self.deployment.member(self.id).unwrap()
     }
 
     fn server_mut(&mut self) -> &mut Member {
-        self.deployment.member_mut(Role::Server).unwrap()
+        self.deployment.member_mut(self.id).unwrap()
     }
 
     /// Opens a store on the server, trying again until the server answers.

@@ -9,7 +9,7 @@ use std::{
 use acidtest_engine::{Load, Measurement, Outcome};
 use acidtest_model::{Address, Durability, EffectiveReplication, Lock, MemberId, Replication, Role};
 use acidtest_store_postgres::Postgres;
-use acidtest_testbed::{InventoryRun, NAMESPACE, Private, Standby, for_operations, for_time, until, wait};
+use acidtest_testbed::{InventoryRun, NAMESPACE, Private, for_operations, for_time, until, wait};
 use acidtest_workloads::{Place, Replica, Standing, Store, Verdict};
 use tokio::time::timeout;
 
@@ -32,14 +32,10 @@ fn leader() -> Option<(Private, Postgres)> {
 }
 
 /// A standby of this number, and the store on it alone.
-fn standby(leader: &Private, number: u16) -> (Standby, Postgres) {
-    let standby = Standby::of(leader, &server(number).to_string());
-    let mut store = None;
-    until("the standby lets clients read", PATIENCE, || {
-        store = wait(Postgres::open(standby.address())).ok();
-        store.is_some()
-    });
-    (standby, store.unwrap())
+fn standby(leader: &Private, number: u16) -> (Private, Postgres) {
+    let mut standby = Private::replica_of(leader, number);
+    let store = standby.open(Postgres::open);
+    (standby, store)
 }
 
 fn operated(store: &Postgres) -> &dyn Replica {
@@ -183,7 +179,7 @@ fn a_leader_waits_for_its_replicas_and_one_of_them_takes_over() {
     assert!(semi.to_string().contains("no timeout"), "{semi}");
 
     // one of two is gone
-    three.stop();
+    three.kill();
     for (level, waits) in
         [(Replication::Async, false), (Replication::Quorum, false), (Replication::All, true)]
     {
@@ -234,7 +230,7 @@ fn a_leader_waits_for_its_replicas_and_one_of_them_takes_over() {
 fn a_replica_that_is_ahead_of_its_leader_does_not_follow() {
     let Some((mut leader, first)) = leader() else { return };
     let ((two, second), (mut three, third)) = (standby(&leader, 2), standby(&leader, 3));
-    three.stop();
+    three.kill();
     write(&first, "CREATE TABLE late (a int); INSERT INTO late VALUES (1)");
     caught_up(&first, &second);
     leader.kill();
