@@ -5,7 +5,7 @@ use acidtest_model::Lock;
 use acidtest_store_memory::{Bug, Faults, selftest::Case};
 use acidtest_workloads::{Audit, Verdict};
 
-const MIX: &str = "read:1+update:1+insert:1+rmw:1";
+use crate::common::{MIX, under_locks};
 
 fn queues() -> [Case; 2] {
     [
@@ -16,11 +16,7 @@ fn queues() -> [Case; 2] {
 
 /// Every workload that writes, in every lock mode that promises something, with and without transactions.
 fn cases() -> Vec<Case> {
-    let locks = [Lock::Soft, Lock::Hard, Lock::Native];
-    let mut cases: Vec<Case> = locks.map(|lock| Case::inventory().under(lock)).into();
-    cases.extend(locks.map(|lock| Case::records(MIX, 1).under(lock)));
-    cases.extend(locks.map(|lock| Case::records(MIX, 4).under(lock)));
-    cases.extend(locks.map(|lock| Case::parcels(1).under(lock)));
+    let mut cases = under_locks();
     cases.extend(queues());
     cases.push(Case::transactions("default"));
     cases

@@ -1,22 +1,18 @@
 //! A cluster that loses what it acknowledged is caught through a promotion, and what it lost is ascribed to its replication, and
 //! never to a lock or to the durability of its members; a correct one whose leaders are lost or cut off raises no alarm.
 
-use acidtest_model::{Lock, Replication};
+use acidtest_model::Replication;
 use acidtest_store_memory::{
     Bug, Faults,
     selftest::{Case, DrivenTrial},
 };
 use acidtest_workloads::{Audit, Verdict};
 
-const MIX: &str = "read:1+update:1+insert:1+rmw:1";
+use crate::common::{MIX, under_locks};
 
 /// Every workload that writes, in every lock mode that promises something, with and without transactions.
 fn cases() -> Vec<Case> {
-    let locks = [Lock::Soft, Lock::Hard, Lock::Native];
-    let mut cases: Vec<Case> = locks.map(|lock| Case::inventory().under(lock)).into();
-    cases.extend(locks.map(|lock| Case::records(MIX, 1).under(lock)));
-    cases.extend(locks.map(|lock| Case::records(MIX, 4).under(lock)));
-    cases.extend(locks.map(|lock| Case::parcels(1).under(lock)));
+    let mut cases = under_locks();
     cases.extend([
         Case::parcels(3),
         Case::logs(1),

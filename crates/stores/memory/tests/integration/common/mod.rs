@@ -1,5 +1,6 @@
 //! Checks that the tests of planted bugs share.
 
+use acidtest_model::Lock;
 use acidtest_store_memory::selftest::{Case, DrivenTrial, run};
 use acidtest_workloads::{Audit, Verdict};
 
@@ -36,4 +37,17 @@ pub(crate) fn caught_as(case: &Case, seed: u64, counts: &[&str]) -> (DrivenTrial
         assert!(audit.count(count) > 0, "no {count}: {told}");
     }
     (driven, audit)
+}
+
+/// Operations on records that read, change and insert.
+pub(crate) const MIX: &str = "read:1+update:1+insert:1+rmw:1";
+
+/// Every workload that takes locks, in every lock mode that promises something, with and without transactions.
+pub(crate) fn under_locks() -> Vec<Case> {
+    let locks = [Lock::Soft, Lock::Hard, Lock::Native];
+    let mut cases: Vec<Case> = locks.map(|lock| Case::inventory().under(lock)).into();
+    cases.extend(locks.map(|lock| Case::records(MIX, 1).under(lock)));
+    cases.extend(locks.map(|lock| Case::records(MIX, 4).under(lock)));
+    cases.extend(locks.map(|lock| Case::parcels(1).under(lock)));
+    cases
 }
