@@ -285,6 +285,117 @@ impl Promotion {
     }
 }
 
+/// Which members of a cluster answer reads that decide nothing.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Reads {
+    /// The one that takes writes.
+    #[default]
+    #[serde(alias = "primary")]
+    Leader,
+    /// Those that follow it.
+    #[serde(alias = "standby")]
+    Replica,
+    /// Each of them.
+    Any,
+}
+
+impl Reads {
+    /// Every choice: the one that everybody begins with first.
+    pub const ALL: [Self; 3] = [Self::Leader, Self::Replica, Self::Any];
+
+    /// The word that names it on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Replica => "replica",
+            Self::Any => "any",
+        }
+    }
+
+    /// Whether it is the leader alone: what a plan or a result that says nothing of it means.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        *self == Self::Leader
+    }
+}
+
+/// Which of the members that may answer its reads a client sends them to.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Route {
+    /// All to one of them, until that does not answer: one connection.
+    #[default]
+    Pinned,
+    /// Each to the next of them: a connection to each.
+    Spread,
+}
+
+impl Route {
+    /// Both, that of one connection first.
+    pub const ALL: [Self; 2] = [Self::Pinned, Self::Spread];
+
+    /// The word that names it on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pinned => "pinned",
+            Self::Spread => "spread",
+        }
+    }
+}
+
+/// What reads at replicas are promised to see, weakest first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Consistency {
+    /// They may miss recent writes, which appear later.
+    #[default]
+    Eventual,
+    /// Everything that was acknowledged before they began.
+    Strong,
+}
+
+impl Consistency {
+    /// Every level, weakest first.
+    pub const ALL: [Self; 2] = [Self::Eventual, Self::Strong];
+
+    /// The word that names the level on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Eventual => "eventual",
+            Self::Strong => "strong",
+        }
+    }
+}
+
+/// How the clients of a cluster read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ReadPolicy {
+    /// Which members answer.
+    pub from: Reads,
+    /// Which of them a client asks.
+    pub route: Route,
+    /// What they are promised to see.
+    pub consistency: Consistency,
+}
+
+impl ReadPolicy {
+    /// Whether only the leader answers.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.from.is_leader()
+    }
+}
+
 /// A word that names none of the known values, with the words that do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} \"{word}\"{} (known are {})", crate::hint(word, known.iter().copied()), known.join(", "))]
@@ -297,10 +408,13 @@ pub struct UnknownWord {
     pub known: Vec<&'static str>,
 }
 
-/// Reads and writes a type that is one of a few words: of `ALL`, each with its `name`.
+/// Reads and writes a type that is one of a few words: of `ALL`, each with its `name`. It reads other words for them, too.
 #[macro_export]
 macro_rules! words {
     ($type:ty, $what:literal) => {
+        $crate::words!($type, $what, []);
+    };
+    ($type:ty, $what:literal, [$($also:literal => $value:expr),*]) => {
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.name())
@@ -311,6 +425,9 @@ macro_rules! words {
             type Err = $crate::UnknownWord;
 
             fn from_str(word: &str) -> Result<Self, $crate::UnknownWord> {
+                $(if word == $also {
+                    return Ok($value);
+                })*
                 Self::ALL.into_iter().find(|each| each.name() == word).ok_or_else(|| $crate::UnknownWord {
                     what: $what,
                     word: word.to_owned(),
@@ -327,6 +444,9 @@ words!(Isolation, "isolation level");
 words!(Encryption, "setting of TLS");
 words!(Replication, "replication level");
 words!(Promotion, "rule of promotion");
+words!(Reads, "kind of member to read from", ["primary" => Self::Leader, "standby" => Self::Replica]);
+words!(Route, "route of reads");
+words!(Consistency, "consistency of reads");
 
 /// The durability level that settings amount to, as far as that is known: *unknown* is no level, and below all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -420,6 +540,9 @@ pub struct EffectiveReplication {
     pub because: String,
     /// How many replicas follow the leader at this moment.
     pub following: u32,
+    /// What a read at a replica is promised to see by the same settings.
+    #[serde(default)]
+    pub consistency: Consistency,
 }
 
 /// What stands in the version of a server that is another product, between the two.

@@ -73,6 +73,8 @@ pub struct StoreKind {
     /// The replication levels of private clusters, each with the settings that amount to it; empty where acidtest starts one node of
     /// it only.
     pub replication: &'static [(Replication, Support)],
+    /// What replicas of private clusters answer; none where they are not read.
+    pub replica_reads: Option<&'static ReplicaReads>,
     /// Whether its hard lock is kept in another store, by a lock service.
     pub lock_service: bool,
     /// Whether clients in several processes can use it, or why not.
@@ -91,6 +93,15 @@ pub struct StoreKind {
     pub refuses: fn(&CellRequest<'_>) -> Option<&'static str>,
     /// The options and parameters of a plan that have no effect on a cell; [`all_has_effect()`] for most stores.
     pub idle: fn(&CellRequest<'_>) -> &'static [IdleOption],
+}
+
+/// What the replicas of a store answer, and how they are promised to see what was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaReads {
+    /// The isolation levels that a replica has, besides the store's own default.
+    pub isolation: &'static [Isolation],
+    /// From which replication level on reads can be strong, and by which setting; or why they cannot.
+    pub strong: Result<(Replication, &'static str), &'static str>,
 }
 
 /// An option or a parameter that has no effect on a cell.

@@ -47,12 +47,12 @@ pub use commands::Commands;
 pub use error::{StoreError, no_connection_within, no_tls_within, took_too_long, with_remedy};
 pub use figure::count;
 pub use guarantee::{
-    Durability, EffectiveDurability, EffectiveReplication, EffectiveSettings, Encryption, Isolation, Lock,
-    Promotion, Replication, UnknownWord,
+    Consistency, Durability, EffectiveDurability, EffectiveReplication, EffectiveSettings, Encryption,
+    Isolation, Lock, Promotion, ReadPolicy, Reads, Replication, Route, UnknownWord,
 };
 pub use kind::{
-    CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_NETWORK, NO_REFRESH, NO_SINK, OWN_TLS, StoreKind,
-    Support, TLS_HOW, all_has_effect, never,
+    CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_NETWORK, NO_REFRESH, NO_SINK, OWN_TLS, ReplicaReads,
+    StoreKind, Support, TLS_HOW, all_has_effect, never,
 };
 pub use member::{MemberId, Role, Selector};
 pub use nearest::{hint, nearest};

@@ -72,6 +72,7 @@ pub const KIND: StoreKind = StoreKind {
     refresh: Support::Yes("refresh=wait_for or true; without, whenever the index is refreshed"),
     tls: Support::Yes("stunnel in front of the server, whose open jars speak none"),
     replication: &[],
+    replica_reads: None,
     lock_service: true,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,

@@ -59,6 +59,7 @@ pub const KIND: StoreKind = StoreKind {
     refresh: NO_REFRESH,
     tls: acidtest_model::NO_NETWORK,
     replication: &[],
+    replica_reads: None,
     lock_service: false,
     processes: Support::No("it locks its folder for the one process that has it open"),
     durability_of_data: false,

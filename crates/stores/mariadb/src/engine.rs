@@ -169,6 +169,7 @@ impl Variant {
             refresh: NO_REFRESH,
             tls: acidtest_model::OWN_TLS,
             replication: &[],
+            replica_reads: None,
             lock_service: false,
             processes: acidtest_model::EACH_CONNECTS,
             durability_of_data: false,

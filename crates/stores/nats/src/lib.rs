@@ -49,6 +49,7 @@ pub const KIND: StoreKind = StoreKind {
     refresh: NO_REFRESH,
     tls: acidtest_model::OWN_TLS,
     replication: &[],
+    replica_reads: None,
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,

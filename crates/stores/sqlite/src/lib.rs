@@ -70,6 +70,7 @@ pub const KIND: StoreKind = StoreKind {
     refresh: NO_REFRESH,
     tls: acidtest_model::NO_NETWORK,
     replication: &[],
+    replica_reads: None,
     lock_service: false,
     processes: Support::Yes("each opens the file; SQLite locks it between processes"),
     durability_of_data: false,

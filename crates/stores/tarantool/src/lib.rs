@@ -63,6 +63,7 @@ pub const KIND: StoreKind = StoreKind {
     refresh: NO_REFRESH,
     tls: Support::No("only Tarantool Enterprise speaks TLS; the open server and its clients do not"),
     replication: &[],
+    replica_reads: None,
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
