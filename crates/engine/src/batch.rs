@@ -7,7 +7,9 @@ use crate::{Histogram, Outcome, measurement::Latency};
 /// Nanoseconds (16 ms) that a histogram has room for at first; it grows when something takes longer.
 const ROOM: u64 = 1 << 24;
 
-pub(crate) fn histogram() -> Histogram {
+/// An empty histogram, which grows as it needs to.
+#[must_use]
+pub fn histogram() -> Histogram {
     let mut histogram = Histogram::new_with_bounds(1, ROOM, 3)
         .unwrap_or_else(|_| unreachable!("1 to 2^24 with 3 digits is within the format's bounds"));
     histogram.auto(true);

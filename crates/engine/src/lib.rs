@@ -36,7 +36,7 @@ mod sleeper;
 mod trial;
 
 pub use alone::may_block;
-pub use batch::{EndTimes, RecordedBatch};
+pub use batch::{EndTimes, RecordedBatch, histogram};
 pub use client::{Client, ClientTask, Completion, Pipeline};
 pub use client_driver::ClientDriver;
 pub use control::Stop;

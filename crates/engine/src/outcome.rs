@@ -86,6 +86,12 @@ pub enum Attempt {
 }
 
 impl Attempt {
+    /// Whether its connection can no longer be used.
+    #[must_use]
+    pub fn has_lost_connection(&self) -> bool {
+        matches!(self, Self::Failed(fault) | Self::Unknown(fault) if fault.connection_lost)
+    }
+
     /// The outcome of an attempt whose first part has already taken effect. However the attempt ended, the effect
     /// of the whole is in doubt: it is unknown, and its connection is retired.
     #[must_use]

@@ -74,6 +74,20 @@ pub const REPLICATION: Guarantee = Guarantee {
     ..Guarantee::option("replication", Levels::Ordered(&["none", "async", "semi", "quorum", "all"]))
 };
 
+/// A read sees all that was acknowledged before it began, whichever member answers it.
+pub const CONSISTENCY: Guarantee = Guarantee {
+    without: "only consistency strong without faults promises anything about reads at replicas: what they miss otherwise is \
+              reported but does not fail the run.",
+    ..Guarantee::option("consistency", Levels::Ordered(&["eventual", "strong"]))
+};
+
+/// A client sees what it was itself acknowledged: a session guarantee (Terry et al., "Session Guarantees for Weakly Consistent
+/// Replicated Data", 1994).
+pub const READ_YOUR_WRITES: Guarantee = Guarantee::always("read-your-writes");
+
+/// A client never sees less than it has seen before: another session guarantee.
+pub const MONOTONIC_READS: Guarantee = Guarantee::always("monotonic-reads");
+
 /// Nobody who sees the network sees what goes over it.
 pub const TLS: Guarantee = Guarantee::option("tls", Levels::Ordered(&["off", "on"]));
 
@@ -94,5 +108,16 @@ pub const ORDER: Guarantee = Guarantee::always("order");
 
 /// The guarantees of a workload that reads, decides and writes; also used for a workload that this acidtest does
 /// not know.
-pub const OF_READ_DECIDE_WRITE: &[Guarantee] =
-    &[LOCK, DURABILITY, REPLICATION, ISOLATION, TRANSACTION, TLS, ATOMICITY, INTEGRITY];
+pub const OF_READ_DECIDE_WRITE: &[Guarantee] = &[
+    LOCK,
+    DURABILITY,
+    REPLICATION,
+    CONSISTENCY,
+    READ_YOUR_WRITES,
+    MONOTONIC_READS,
+    ISOLATION,
+    TRANSACTION,
+    TLS,
+    ATOMICITY,
+    INTEGRITY,
+];

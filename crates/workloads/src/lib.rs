@@ -23,6 +23,7 @@ mod replica;
 mod services;
 mod shared_count;
 mod spec;
+mod staleness;
 mod store;
 pub mod transactions;
 mod trial;
@@ -38,12 +39,15 @@ pub use moments::OLDEST_LOST;
 pub use replica::{Replica, Standing};
 pub use services::{ServiceSpec, Services};
 pub use spec::{Ramp, RunningService, WorkloadSpec};
+pub use staleness::{Spread, Staleness};
 pub use store::{Evictions, Identity, Owner, Place, Store, lock_namespace, time_opening};
 pub use trial::{
     AuditResult, Consuming, LoadProgress, Medium, MessageCounts, Preparation, ReusableData, Side, TableSize,
     TrialLedger, TrialSetup, WorkloadTrial, WrittenLedger,
 };
-pub use verdict::{Audit, DIVERGED, Finding, LooksLike, PromisedLevel, Restart, SeenAnomaly, Verdict};
+pub use verdict::{
+    Audit, DIVERGED, Finding, LooksLike, PromisedLevel, READS_IN_DOUBT, Restart, SeenAnomaly, Verdict,
+};
 pub use workload::{Combine, DataSize, Values, Workload, WorkloadKind};
 
 /// Every workload, in the order in which they are listed.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{Address, EffectiveReplication, MemberId, Replication, StoreError, Task};
+use acidtest_model::{Address, Consistency, EffectiveReplication, MemberId, Replication, StoreError, Task};
 
 use crate::Place;
 
@@ -30,10 +30,11 @@ pub trait Replica: Send + Sync {
     /// Has a replica, which the leader knows by this name, follow the leader that it reaches at this address.
     fn follow<'a>(&'a self, name: MemberId, leader: &'a Address) -> Task<'a, Result<(), StoreError>>;
 
-    /// Has a leader's acknowledgements wait for its replicas as this level says, of which these are all.
+    /// Has a leader's acknowledgements wait for its replicas as these levels say, of which these are all.
     fn acknowledge<'a>(
         &'a self,
         level: Replication,
+        consistency: Consistency,
         replicas: &'a [MemberId],
     ) -> Task<'a, Result<(), StoreError>>;
 

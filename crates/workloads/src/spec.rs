@@ -56,6 +56,8 @@ pub struct WorkloadSpec {
     pub warms_up: bool,
     /// Whether it asks for written documents to be searchable at a given moment; usually not.
     pub refreshes: bool,
+    /// Whether it has operations that replicas may answer, or why not, as a phrase; usually not.
+    pub replica_reads: Result<(), String>,
     /// Whether it can replay a generated sequence; usually not.
     pub replays: bool,
     /// How its clients come and go; `None` where all of them are there all the time, as usual.
@@ -125,6 +127,7 @@ impl WorkloadSpec {
             is_paced: true,
             warms_up: true,
             refreshes: false,
+            replica_reads: Err("so far only the workload records is read at replicas".to_owned()),
             replays: false,
             ramp: None,
             services: Vec::new(),

@@ -10,12 +10,12 @@ use std::{
 };
 
 use acidtest_engine::{ClientTask, Part};
-use acidtest_model::{EffectiveSettings, Lock, StoreError, Task};
+use acidtest_model::{EffectiveSettings, Lock, ReadPolicy, StoreError, Task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Audit, Boundary, Place, Served, Services, Store, records::WrittenVersion};
+use crate::{Audit, Boundary, Place, Served, Services, Staleness, Store, records::WrittenVersion};
 
 /// The setup of one trial, besides its workload's parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct TrialSetup {
     pub seed: u64,
     /// How many clients take part.
     pub clients: u32,
+    /// Which members of a cluster answer reads.
+    #[serde(default)]
+    pub reads: ReadPolicy,
     /// The length of the generated sequence to replay; `None` to draw operations at random.
     pub trace: Option<u64>,
     /// The data that an earlier trial left in the store; `None` where data is loaded anew.
@@ -45,7 +48,8 @@ impl TrialSetup {
     #[must_use]
     pub fn new(lock: Lock, seed: u64, clients: u32) -> Self {
         let (part, origin) = (Part::WHOLE, Instant::now());
-        Self { lock, seed, clients, trace: None, reusable: None, mark: String::new(), part, origin }
+        let reads = ReadPolicy::default();
+        Self { lock, seed, clients, reads, trace: None, reusable: None, mark: String::new(), part, origin }
     }
 }
 
@@ -86,6 +90,8 @@ pub struct AuditResult {
     pub limits: BTreeMap<String, u64>,
     /// How large the table was that was read back; none where nobody asked, or the store does not tell.
     pub size: Option<TableSize>,
+    /// How old the reads were; none where only the leader answers them.
+    pub staleness: Option<Staleness>,
 }
 
 /// Where a store keeps a table.
@@ -120,7 +126,7 @@ impl AuditResult {
     /// An audit without limits, and the data that the next trial may begin with.
     #[must_use]
     pub fn new(audit: Audit, reusable: Option<ReusableData>) -> Self {
-        Self { audit, reusable, limits: BTreeMap::new(), size: None }
+        Self { audit, reusable, limits: BTreeMap::new(), size: None, staleness: None }
     }
 }
 

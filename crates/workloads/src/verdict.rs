@@ -10,7 +10,7 @@ use acidtest_model::EffectiveDurability;
 
 use crate::{
     Guarantee,
-    guarantee::{DURABILITY, INTEGRITY, REPLICATION},
+    guarantee::{CONSISTENCY, DURABILITY, INTEGRITY, REPLICATION},
     inventory::IN_WORDS,
     moments::OLDEST_LOST,
     promises,
@@ -124,7 +124,7 @@ impl fmt::Display for Finding {
     /// `surplus`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, count, unit, .. } = self;
-        let mut in_words = IN_WORDS.iter().chain([&DIVERGED_IN_WORDS]);
+        let mut in_words = IN_WORDS.iter().chain([&DIVERGED_IN_WORDS]).chain(&READS_IN_WORDS);
         if let Some((_, one, several)) = in_words.find(|(known, ..)| known == name) {
             let words = if *count == 1 { one } else { several };
             return write!(f, "{} {words}", acidtest_model::count(*count));
@@ -142,9 +142,32 @@ impl fmt::Display for Finding {
 /// The finding of members of a cluster that have other data than its leader, once it is whole.
 pub const DIVERGED: &str = "diverged";
 
+/// The evidence of strong reads that missed something and prove nothing, as their clients had lost connections to replicas before: one that
+/// restarts shows what it had some time before, until it has caught up.
+pub const READS_IN_DOUBT: &str = "reads_in_doubt";
+
+/// The finding of versions that were read and are not there in the end.
+pub(crate) const VANISHED: &str = "vanished";
+
 /// Its words, for one member and for several.
 const DIVERGED_IN_WORDS: (&str, &str, &str) =
     (DIVERGED, "member has other data than the leader", "members have other data than the leader");
+
+/// Findings of reads at replicas, whose names alone say little.
+const READS_IN_WORDS: [(&str, &str, &str); 4] = [
+    ("stale_at_replica", "read at a replica was stale", "reads at replicas were stale"),
+    (
+        "own_writes_missed",
+        "read missed a write of its own client",
+        "reads missed a write of their own client",
+    ),
+    (
+        "went_back",
+        "read was older than one before it of the same client",
+        "reads were older than one before them of the same client",
+    ),
+    (VANISHED, "record was read in a version that is gone", "records were read in versions that are gone"),
+];
 
 /// What is known of a server that was found in a life that nobody had asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -406,7 +429,12 @@ impl Audit {
         for told_by_crashes in [HOLES, OLDEST_LOST] {
             self.evidence.remove(told_by_crashes);
         }
-        self.evidence.insert("answers_of_two_leaders".to_owned(), i64::try_from(excused).unwrap_or(i64::MAX));
+        self.count_only("answers_of_two_leaders", excused);
+    }
+
+    /// Keeps as a figure what was taken out of the findings. If nothing else was found, nothing is broken.
+    fn count_only(&mut self, figure: &str, excused: u64) {
+        self.evidence.insert(figure.to_owned(), i64::try_from(excused).unwrap_or(i64::MAX));
         if self.verdict == Verdict::Broken && self.findings.iter().all(|finding| finding.count == 0) {
             self.verdict = if self.reason.is_some() { Verdict::Unknown } else { Verdict::Holds };
         }
@@ -414,14 +442,38 @@ impl Audit {
 
     /// Ascribes to replication what a promotion may explain, after [`across_epochs`](Self::across_epochs): the member that was promoted need
     /// not have what the last leader had. What a crash may have lost as well, in a cell that does without durability, stays
-    /// ascribed to that.
+    /// ascribed to that. What a replica showed that is gone with its leader breaks no promise: it need not have been acknowledged, and
+    /// if it was, it is lost.
     pub fn across_promotion(&mut self, without: &[impl AsRef<str>]) {
+        let (vanished, others) = self.findings.drain(..).partition(|finding| finding.name == VANISHED);
+        self.findings = others;
+        let vanished: Vec<Finding> = vanished;
+        if let Some(most) = vanished.iter().map(|finding| finding.count).max() {
+            self.count_only(VANISHED, most);
+        }
         if without.iter().any(|name| name.as_ref() == DURABILITY.name) {
             return;
         }
         for finding in self.findings.iter_mut().filter(|finding| finding.guarantee == DURABILITY.name) {
             REPLICATION.name.clone_into(&mut finding.guarantee);
         }
+    }
+
+    /// Takes into account reads that missed something of which it is not known whether they were promised it. In a cell that does without
+    /// that promise they prove nothing either.
+    pub fn doubt_reads(&mut self, without: &[impl AsRef<str>]) {
+        let in_doubt = self.evidence.get(READS_IN_DOUBT).map_or(0, |reads| reads.unsigned_abs());
+        let is_promised = !without.iter().any(|name| name.as_ref() == CONSISTENCY.name);
+        if in_doubt == 0 || !is_promised || self.verdict != Verdict::Holds {
+            return;
+        }
+        let (read, whose) = if in_doubt == 1 { ("read", "its client") } else { ("reads", "their clients") };
+        self.verdict = Verdict::Unknown;
+        self.reason = Some(format!(
+            "{} {read} at replicas missed something after {whose} had lost a connection there: a replica that restarts may show less \
+             than before",
+            acidtest_model::count(in_doubt)
+        ));
     }
 
     /// Adds that so many members of a cluster were compared, and which of them have other data than the one that leads, once they had
@@ -509,7 +561,7 @@ impl fmt::Display for Audit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guarantee::{INTEGRITY, LOCK};
+    use crate::guarantee::{INTEGRITY, LOCK, MONOTONIC_READS, READ_YOUR_WRITES};
 
     #[test]
     fn a_finding_is_said_in_words() {
@@ -791,11 +843,59 @@ mod tests {
         assert!(audit.breaks_promise(&[LOCK.name]) && !audit.breaks_promise(&[DURABILITY.name]));
     }
 
+    /// Nobody knows whether a replica restarted to which a client has lost its connection.
+    #[test]
+    fn reads_in_doubt_leave_a_promise_unknown_and_prove_nothing_else() {
+        let none: &[&str] = &[];
+        let audit = |lost: u64| {
+            let evidence = [("acknowledged_operations", 9), (READS_IN_DOUBT, 2)];
+            Audit::of(vec![Finding::new("lost", lost, "records", DURABILITY)], None, evidence)
+        };
+        let judged = |mut audit: Audit, without: &[&str]| {
+            audit.doubt_reads(without);
+            audit.verdict
+        };
+        assert_eq!(judged(audit(0), none), Verdict::Unknown);
+        assert_eq!(judged(audit(0), &[CONSISTENCY.name]), Verdict::Holds);
+        assert_eq!(judged(audit(1), none), Verdict::Broken);
+        assert_eq!(judged(Audit::of(Vec::new(), None, []), none), Verdict::Holds);
+    }
+
+    /// What a replica has shown and its leader lost is lost if it was acknowledged, and nothing if it was not.
+    #[test]
+    fn what_vanished_with_a_leader_is_counted_and_no_more() {
+        let none: &[&str] = &[];
+        let vanished = |more: u64| {
+            let vanished = Finding::new(VANISHED, 3, "records", INTEGRITY).or_loss();
+            Audit::of(vec![vanished, Finding::new("torn", more, "records", INTEGRITY)], None, [])
+        };
+        assert!(vanished(0).breaks_promise(none));
+        let mut promoted = vanished(0);
+        promoted.across_epochs(none);
+        promoted.across_promotion(none);
+        assert_eq!((promoted.verdict, promoted.evidence[VANISHED]), (Verdict::Holds, 3));
+        let mut torn = vanished(1);
+        torn.across_epochs(none);
+        torn.across_promotion(none);
+        assert_eq!(torn.to_string(), "broken: torn 1 record");
+    }
+
     #[test]
     fn members_that_differ_are_said_in_words() {
         let said = |count| Finding::new(DIVERGED, count, "members", INTEGRITY).to_string();
         assert_eq!(said(1), "1 member has other data than the leader");
         assert_eq!(said(2), "2 members have other data than the leader");
+    }
+
+    #[test]
+    fn what_reads_at_replicas_missed_is_said_in_words() {
+        let said = |name, count, unit, guarantee| Finding::new(name, count, unit, guarantee).to_string();
+        let own = said("own_writes_missed", 1, "reads", READ_YOUR_WRITES);
+        assert_eq!(own, "1 read missed a write of its own client");
+        let back = said("went_back", 1_200, "reads", MONOTONIC_READS);
+        assert_eq!(back, "1,200 reads were older than one before them of the same client");
+        let gone = said("vanished", 2, "records", INTEGRITY);
+        assert_eq!(gone, "2 records were read in versions that are gone");
     }
 
     #[test]

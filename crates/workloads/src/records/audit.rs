@@ -2,17 +2,19 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use acidtest_model::StoreError;
+use acidtest_model::{Consistency, Route, StoreError};
 
 use super::{
     content::hash,
     ledger::{Entry, InsertState, Ledger, WrittenVersion},
+    times::ReadTimes,
 };
 use crate::{
     Audit, AuditResult, Finding, ReusableData,
     epochs::Counts,
-    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
+    guarantee::{ATOMICITY, CONSISTENCY, DURABILITY, INTEGRITY, LOCK, MONOTONIC_READS, READ_YOUR_WRITES},
     moments::oldest_lost,
+    verdict::{READS_IN_DOUBT, VANISHED},
 };
 
 /// The final state of the records, filled record by record as they are read back.
@@ -114,6 +116,7 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         seen("missing", proved.missing, "reads", INTEGRITY).or_loss_with("lost"),
         seen("stale", proved.stale, "reads", LOCK).or_loss(),
     ];
+    let findings = findings.into_iter().chain(at_replicas(ledger, found.vanished)).collect();
     let oldest = oldest_lost(ledger.oldest_insert(&found.lost_records));
     let evidence = [
         ("acknowledged_operations", proved.acknowledged),
@@ -127,12 +130,35 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
     ];
     // unanswered writes that may still arrive, torn records and added records would disturb the next trial
     let settled = doubt.is_none() && proved.unknown == 0 && !ledger.has_inserts() && found.is_whole();
-    AuditResult::new(
-        Audit::of(findings, doubt, evidence.into_iter().chain(oldest)),
+    let is_strong = |reads: &&ReadTimes| reads.policy().consistency == Consistency::Strong;
+    let in_doubt = ledger.reads().filter(is_strong).map(|reads| (READS_IN_DOUBT, reads.proved().1));
+    let evidence = evidence.into_iter().chain(oldest).chain(in_doubt.filter(|(_, reads)| *reads > 0));
+    let audited = AuditResult::new(
+        Audit::of(findings, doubt, evidence),
         records
             .filter(|_| settled)
             .map(|records| ReusableData { records: Arc::new(records), tag: Some(ledger.next_tag()) }),
-    )
+    );
+    AuditResult { staleness: ledger.reads().map(ReadTimes::staleness), ..audited }
+}
+
+/// What reads found that other members than the leader may answer. What they missed breaks a promise only where they are promised to see
+/// all that was acknowledged before them; elsewhere it is counted (see [`Staleness`](crate::Staleness)).
+fn at_replicas(ledger: &Ledger, vanished: u64) -> Vec<Finding> {
+    let Some(reads) = ledger.reads() else { return Vec::new() };
+    let ([stale, own_writes_missed, went_back], _) = reads.proved();
+    let mut findings = vec![Finding::new(VANISHED, vanished, "records", INTEGRITY).or_loss()];
+    if reads.policy().consistency == Consistency::Strong {
+        findings.extend([
+            Finding::new("stale_at_replica", stale, "reads", CONSISTENCY),
+            Finding::new("own_writes_missed", own_writes_missed, "reads", READ_YOUR_WRITES),
+        ]);
+        // one member may show what is not acknowledged yet, and the next one not
+        if reads.policy().route == Route::Pinned {
+            findings.push(Finding::new("went_back", went_back, "reads", MONOTONIC_READS));
+        }
+    }
+    findings
 }
 
 #[derive(Debug, Default)]
@@ -146,6 +172,8 @@ struct FindingCounts {
     phantom: u64,
     torn: u64,
     mismatched: u64,
+    /// Records of which a version was read that is not there.
+    vanished: u64,
     ok_updates: u64,
     unknown_updates: u64,
     steps: u64,
@@ -168,6 +196,8 @@ impl FindingCounts {
             if let (1.., Some(tag)) = (seen, tag) {
                 self.version(&entry, version);
                 self.mismatched += u64::from(entry.newest.contradicts(version, tag));
+                let read = ledger.reads().and_then(|reads| reads.newest_read(number));
+                self.vanished += u64::from(read.is_some_and(|read| read.version() > version));
             }
         }
     }

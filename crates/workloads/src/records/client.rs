@@ -1,16 +1,20 @@
 //! The client: draws operations, sends them to the store, keeps the ledger.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{mem, ops::Range, sync::Arc, time::Duration};
 
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
+use acidtest_model::ReadPolicy;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use tokio::time::Instant;
 
 use super::{
-    Action, Answer, Connector, Fields, Layout, Ledger, Mix, Operations, Parameters, Request,
+    Action, Answer, Connector, Fields, Layout, Ledger, Mix, Operations, Parameters, Reader, Request,
     content::put_key,
     keys::KeyChooser,
     ledger::{InsertState, WrittenVersion},
+    readers::Readers,
+    times::{ReadTimes, RecordRead, Session},
 };
 use crate::epochs::{Epoch, Seen};
 
@@ -37,6 +41,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// How its clients read.
+    fn policy(&self) -> ReadPolicy {
+        self.ledger.reads().map_or_else(ReadPolicy::default, ReadTimes::policy)
+    }
+
     /// A trial's scenario, over an empty ledger.
     #[must_use]
     pub fn new(parameters: &Parameters, ledger: Arc<Ledger>, seed: u64) -> Self {
@@ -74,9 +83,17 @@ impl ExpectedState {
 struct Operation {
     requests: Vec<Request>,
     known: Vec<ExpectedState>,
+    /// When that was known; only where other members than the leader may answer.
+    drawn: Option<Instant>,
 }
 
 impl Operation {
+    /// Whether it may change something.
+    fn changes(&self) -> bool {
+        let is_read = |request: &Request| matches!(request.action, Action::Read | Action::Scan);
+        !self.requests.iter().all(is_read)
+    }
+
     /// Whether a refusal means that a record is missing: every record to be read or updated had to be there, and
     /// none was to be inserted. Scans do not matter here: a store never refuses one.
     fn must_find(&self) -> bool {
@@ -90,12 +107,34 @@ impl Operation {
     }
 }
 
+/// The connection that an operation is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    /// That to the leader.
+    Leader,
+    /// One for operations that change nothing, to a member that led when it was opened, or did not.
+    Reader { leads: bool },
+}
+
+impl On {
+    /// Whether its member led when it was opened. What the leader acknowledges it shows.
+    fn leads(self) -> bool {
+        matches!(self, Self::Leader | Self::Reader { leads: true })
+    }
+}
+
 struct RecordsClient<C: Connector> {
     /// Among all of the trial.
     index: usize,
     scenario: Scenario,
     connector: C,
     connection: Option<C::Connection>,
+    readers: Readers<C::Connection>,
+    /// The connection that the last operation was on.
+    on: On,
+    /// The same as long as the operation has no answer, or if that has cost the connection.
+    lost: Option<On>,
+    session: Session,
     /// This client's own copy, because it changes with the number of records.
     numbers: KeyChooser,
     rng: Xoshiro256PlusPlus,
@@ -113,9 +152,13 @@ impl<C: Connector> RecordsClient<C> {
             index,
             numbers: scenario.numbers,
             answers: vec![Answer::default(); scenario.transaction],
+            readers: Readers::new(scenario.policy(), index),
             scenario,
             connector,
             connection: None,
+            on: On::Leader,
+            lost: None,
+            session: Session::default(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             tags: 0..0,
             spare: None,
@@ -147,7 +190,14 @@ impl<C: Connector> RecordsClient<C> {
         ExpectedState { newest: ledger.newest(request.number), is_there, epoch }
     }
 
-    fn note(&self, request: &Request, known: ExpectedState, answer: &Answer, outcome: Outcome) {
+    fn note(
+        &mut self,
+        request: &Request,
+        known: ExpectedState,
+        answer: &Answer,
+        drawn: Option<Instant>,
+        outcome: Outcome,
+    ) {
         let ledger = &self.scenario.ledger;
         let epoch = known.epoch.until(ledger.epoch());
         // a torn record counts however the operation that read it ended
@@ -156,15 +206,19 @@ impl<C: Connector> RecordsClient<C> {
             ledger.acknowledged(self.index);
         }
         match (request.action, outcome) {
-            (Action::Read | Action::Scan, Outcome::Ok) => self.look(request, known, answer),
+            (Action::Read | Action::Scan, Outcome::Ok) => self.look(request, known, answer, drawn),
             (Action::Update | Action::Modify, Outcome::Ok) => {
                 ledger.updated(request.number, request.fields.tag(), answer.written(), known.newest, epoch);
                 if request.action == Action::Modify {
-                    self.look(request, known, answer);
+                    self.look(request, known, answer, drawn);
                 }
+                self.wrote(request.number, answer.written(), epoch);
             }
             (Action::Update | Action::Modify, Outcome::Unknown) => ledger.update_unknown(request.number),
-            (Action::Insert, Outcome::Ok) => ledger.was_inserted(request.number, request.fields.tag(), epoch),
+            (Action::Insert, Outcome::Ok) => {
+                ledger.was_inserted(request.number, request.fields.tag(), epoch);
+                self.wrote(request.number, Some(0), epoch);
+            }
             (Action::Insert, Outcome::Unknown) => ledger.insert_ended(request.number, InsertState::Unknown),
             (Action::Insert, _) => ledger.insert_ended(request.number, InsertState::Undone),
             // its statement may still run
@@ -173,9 +227,16 @@ impl<C: Connector> RecordsClient<C> {
         }
     }
 
+    /// Remembers a version that was acknowledged to this client, where its reads may miss it.
+    fn wrote(&mut self, number: u64, version: Option<u64>, epoch: Epoch) {
+        if let (Some(_), Some(version), true) = (self.scenario.ledger.reads(), version, epoch.lasts(epoch)) {
+            self.session.in_epoch(epoch).wrote(number, version);
+        }
+    }
+
     /// Looks at the records that were read, after the clock has stopped. A scan does not say which record is which,
     /// so versions are not checked there.
-    fn look(&self, request: &Request, known: ExpectedState, answer: &Answer) {
+    fn look(&mut self, request: &Request, known: ExpectedState, answer: &Answer, drawn: Option<Instant>) {
         let Scenario { ledger, layout, .. } = &self.scenario;
         let seen = known.seen(ledger.epoch());
         let mut found = answer.torn_records();
@@ -188,12 +249,44 @@ impl<C: Connector> RecordsClient<C> {
                 }
                 Some(_) => {}
             }
-            if request.action != Action::Scan && version < known.newest.version() {
+            if request.action == Action::Scan {
+                continue;
+            }
+            match (ledger.reads(), self.on, drawn) {
+                // between two epochs nobody knows which of two leaders' data it was
+                (Some(_), ..) if seen == Seen::Between => {}
+                (Some(reads), On::Reader { leads }, Some(begun)) => {
+                    let newest = (seen == Seen::WithinEpoch).then_some(known.newest);
+                    let found = Some((version, content));
+                    let read = RecordRead { number: request.number, found, newest, begun, leads };
+                    reads.read(self.session.in_epoch(known.epoch), read);
+                }
+                (Some(_), ..) => self.session.in_epoch(known.epoch).read_at_leader(request.number, version),
+                (None, ..) => {}
+            }
+            if self.on.leads() && version < known.newest.version() {
                 ledger.stale(seen);
             }
         }
-        if found == 0 && known.is_there {
-            ledger.missing(seen);
+        if found == 0 {
+            self.miss(request, known, drawn);
+        }
+    }
+
+    /// Notes that a record was not found. A replica may have one later that was inserted in this trial.
+    fn miss(&mut self, request: &Request, known: ExpectedState, drawn: Option<Instant>) {
+        let Scenario { ledger, layout, .. } = &self.scenario;
+        let seen = known.seen(ledger.epoch());
+        let is_inserted = request.action == Action::Read && request.number >= layout.records;
+        match (ledger.reads(), self.on, drawn) {
+            (Some(_), On::Reader { leads: false }, _) if is_inserted && seen == Seen::Between => {}
+            (Some(reads), On::Reader { leads: leads @ false }, Some(begun)) if is_inserted => {
+                let newest = (known.is_there && seen == Seen::WithinEpoch).then_some(known.newest);
+                let read = RecordRead { number: request.number, found: None, newest, begun, leads };
+                reads.read(self.session.in_epoch(known.epoch), read);
+            }
+            _ if known.is_there => ledger.missing(seen),
+            _ => {}
         }
     }
 }
@@ -237,6 +330,7 @@ impl<C: Connector> Client for RecordsClient<C> {
             let known = self.request(request);
             operation.known.push(known);
         }
+        operation.drawn = self.scenario.ledger.reads().map(|_| Instant::now());
         Some(operation)
     }
 
@@ -248,29 +342,48 @@ impl<C: Connector> Client for RecordsClient<C> {
     }
 
     fn changes(&self, operation: &Operation) -> bool {
-        let is_read = |request: &Request| matches!(request.action, Action::Read | Action::Scan);
-        !operation.requests.iter().all(is_read)
+        operation.changes()
     }
 
     async fn attempt(&mut self, operation: &Operation) -> Attempt {
         // forget the answers of the operation before
         self.answers.iter_mut().for_each(Answer::clear);
-        let Some(connection) = &mut self.connection else {
+        if self.readers.look(&self.connector).await {
+            self.session.doubt();
+        }
+        let reader = if operation.changes() { None } else { self.readers.next() };
+        let (on, connection) = match reader {
+            Some(Reader { connection, leads }) => (On::Reader { leads: *leads }, Some(connection)),
+            None => (On::Leader, self.connection.as_mut()),
+        };
+        (self.on, self.lost) = (on, Some(on));
+        let Some(connection) = connection else {
             return Attempt::Failed(Fault::lost("no connection"));
         };
-        match (operation.requests.as_slice(), self.answers.as_mut_slice()) {
+        let attempt = match (operation.requests.as_slice(), self.answers.as_mut_slice()) {
             ([request], [answer]) => connection.single(request, answer).await,
             (requests, answers) => connection.several(requests, answers).await,
+        };
+        if !attempt.has_lost_connection() {
+            self.lost = None;
         }
+        attempt
     }
 
     fn account(&mut self, operation: Operation, outcome: Outcome) {
-        for ((request, known), answer) in operation.requests.iter().zip(&operation.known).zip(&self.answers) {
-            self.note(request, *known, answer, outcome);
+        let drawn = operation.drawn;
+        let answers = mem::take(&mut self.answers);
+        for ((request, known), answer) in operation.requests.iter().zip(&operation.known).zip(&answers) {
+            self.note(request, *known, answer, drawn, outcome);
         }
+        self.answers = answers;
         // an insert is refused because its record exists; in a transaction with one, or with a record that may not
         // be there, nobody knows what the refusal was for
-        if outcome == Outcome::Refused && operation.must_find() {
+        if let (Outcome::Refused, [request], [known]) = (outcome, &*operation.requests, &*operation.known)
+            && request.action == Action::Read
+        {
+            self.miss(request, *known, drawn);
+        } else if outcome == Outcome::Refused && operation.must_find() {
             let ledger = &self.scenario.ledger;
             let had_to_be_there = operation.known.iter().filter(|known| known.is_there);
             // they were begun together
@@ -285,17 +398,30 @@ impl<C: Connector> Client for RecordsClient<C> {
     }
 
     async fn connect(&mut self) -> Result<(), String> {
-        // drop the old connection before asking for a new one
-        self.connection = None;
-        self.connection = Some(self.connector.connect().await?);
+        // drop the old connection before asking for a new one: that of the last operation, or all of them if there was none
+        match self.lost {
+            Some(On::Leader) => self.connection = None,
+            Some(On::Reader { .. }) => self.readers.close_last(),
+            None => {
+                self.connection = None;
+                self.readers.close();
+            }
+        }
+        if self.connection.is_none() {
+            self.connection = Some(self.connector.connect().await?);
+        }
+        if self.readers.are_missing() && self.readers.connect(&self.connector).await? {
+            self.session.doubt();
+        }
+        self.lost = None;
         Ok(())
     }
 
     async fn check(&mut self) -> Result<(), String> {
-        match &mut self.connection {
-            Some(connection) => connection.check().await,
-            None => Ok(()),
+        for connection in self.connection.iter_mut().chain(self.readers.connections()) {
+            connection.check().await?;
         }
+        Ok(())
     }
 }
 
@@ -313,6 +439,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use acidtest_model::{Consistency, Reads, Route};
+
     use super::*;
     use crate::{
         AuditResult, ReusableData, Verdict, at_once,
@@ -510,6 +638,157 @@ mod tests {
             }
             assert_eq!(operation.must_find(), must_find, "{asked:?}");
         }
+    }
+
+    /// A leader, which acknowledges every write, and a replica, which answers every read in this way.
+    #[derive(Clone)]
+    struct WithReplica(FixedAnswer);
+
+    impl Connector for WithReplica {
+        type Connection = FixedAnswer;
+
+        async fn connect(&self) -> Result<FixedAnswer, String> {
+            Ok(FixedAnswer(Attempt::Ok, wrote(2)))
+        }
+
+        async fn reader(&self, _: usize) -> Result<Reader<FixedAnswer>, String> {
+            Ok(Reader { connection: self.0.clone(), leads: false })
+        }
+    }
+
+    /// A client that reads at a replica, over the record that an earlier trial left.
+    fn reading(
+        consistency: Consistency,
+        reusable: ReusableData,
+        at_replica: FixedAnswer,
+    ) -> RecordsClient<WithReplica> {
+        let policy = ReadPolicy { from: Reads::Replica, route: Route::Pinned, consistency };
+        let parameters = Parameters { records: LAYOUT.records, ..Parameters::default() };
+        let ledger = Arc::new(Ledger::new(LAYOUT, reusable).reading(policy));
+        let scenario = Scenario { layout: LAYOUT, ..Scenario::new(&parameters, ledger, 7) };
+        let mut client = RecordsClient::new(WithReplica(at_replica), scenario, 0);
+        at_once(client.connect()).unwrap();
+        client
+    }
+
+    /// Has the client do this to the record of this number.
+    fn does(client: &mut RecordsClient<WithReplica>, action: Action, number: u64) {
+        let mut request = Request { action, number, ..Request::default() };
+        put_key(&mut request.key, number);
+        request.fields.fill(&LAYOUT, next_tag(&mut client.tags, &client.scenario.ledger));
+        let ledger = &client.scenario.ledger;
+        let known = ExpectedState {
+            newest: ledger.newest(number),
+            is_there: ledger.is_there(number),
+            epoch: ledger.epoch(),
+        };
+        let drawn = Some(Instant::now());
+        let operation = Operation { requests: vec![request], known: vec![known], drawn };
+        let ended = at_once(client.attempt(&operation));
+        client.account(operation, outcome(&ended));
+    }
+
+    /// The audit of a trial that ends with this record.
+    fn told(client: &RecordsClient<WithReplica>, Row { version, tag }: Row) -> AuditResult {
+        let mut state = Final::of(&client.scenario.ledger);
+        state.take(&key_name(0), version, Some(tag));
+        for number in 1..client.scenario.ledger.known() {
+            state.take(&key_name(number), 0, Some(number));
+        }
+        audit(&client.scenario.ledger, Ok(state))
+    }
+
+    #[test]
+    fn what_a_replica_misses_breaks_a_promise_only_where_it_must_not() {
+        let (reusable, row) = updated();
+        let says = |version, tag| FixedAnswer(Attempt::Ok, read(version, [tag; 2]));
+        for (consistency, version, verdict, stale) in [
+            (Consistency::Eventual, 1, "holds", 0),
+            (Consistency::Strong, 1, "holds", 0),
+            (Consistency::Eventual, 0, "holds", 1),
+            (Consistency::Strong, 0, "broken: 1 read at a replica was stale", 1),
+        ] {
+            let tag = if version == 1 { row.tag } else { 0 };
+            let mut client = reading(consistency, reusable.clone(), says(version, tag));
+            does(&mut client, Action::Read, 0);
+            let audited = told(&client, row);
+            assert_eq!(audited.audit.to_string(), verdict);
+            let staleness = audited.staleness.unwrap();
+            assert_eq!((staleness.reads, staleness.at_leader, staleness.stale), (1, 0, stale));
+        }
+        // the leader has acknowledged version 2 to the same client
+        let mut client = reading(Consistency::Strong, reusable.clone(), says(1, row.tag));
+        does(&mut client, Action::Read, 0);
+        does(&mut client, Action::Update, 0);
+        does(&mut client, Action::Read, 0);
+        let tag = client.tags.start - 2;
+        let audited = told(&client, Row { version: 2, tag });
+        let both = "broken: 1 read at a replica was stale, 1 read missed a write of its own client";
+        assert_eq!(audited.audit.to_string(), both);
+        // a version that nobody has in the end
+        let mut client = reading(Consistency::Eventual, reusable, says(5, row.tag));
+        does(&mut client, Action::Read, 0);
+        assert_eq!(
+            told(&client, row).audit.to_string(),
+            "broken: 1 record was read in a version that is gone"
+        );
+    }
+
+    /// A replica that has restarted unasked may show less until it has caught up.
+    #[test]
+    fn promises_of_a_replica_whose_connection_was_lost_are_in_doubt() {
+        let (reusable, row) = updated();
+        let gone = FixedAnswer(Attempt::Failed(Fault::lost("it is gone")), Answer::default());
+        let mut client = reading(Consistency::Strong, reusable, gone);
+        does(&mut client, Action::Read, 0);
+        client.connector = WithReplica(FixedAnswer(Attempt::Ok, read(0, [0; 2])));
+        at_once(client.connect()).unwrap();
+        does(&mut client, Action::Read, 0);
+        let mut audited = told(&client, row);
+        audited.audit.doubt_reads(&["consistency"]);
+        assert_eq!(audited.audit.to_string(), "holds", "nothing was promised");
+        audited.audit.doubt_reads(&[] as &[&str]);
+        let told = "unknown: 1 read at replicas missed something after its client had lost a connection";
+        assert!(audited.audit.to_string().starts_with(told), "{}", audited.audit);
+        assert!(!audited.audit.breaks_promise(&[] as &[&str]));
+    }
+
+    #[test]
+    fn a_replica_may_have_an_insert_later_but_must_have_what_was_loaded() {
+        let nothing = FixedAnswer(Attempt::Refused, Answer::default());
+        let mut client = reading(Consistency::Eventual, ReusableData::default(), nothing);
+        let inserted = client.scenario.ledger.draw_insert();
+        does(&mut client, Action::Read, inserted);
+        assert_eq!(
+            told(&client, Row { version: 0, tag: 0 }).staleness.unwrap().reads,
+            0,
+            "it need not be there"
+        );
+        does(&mut client, Action::Insert, inserted);
+        does(&mut client, Action::Read, inserted);
+        let staleness = client.scenario.ledger.reads().unwrap().staleness();
+        assert_eq!((staleness.reads, staleness.stale, staleness.own_writes_missed), (1, 1, 1));
+        assert_eq!(client.scenario.ledger.proved().missing, [0; 3]);
+        does(&mut client, Action::Read, 0);
+        assert_eq!(client.scenario.ledger.proved().missing, [1, 1, 0]);
+    }
+
+    #[test]
+    fn only_the_connection_that_was_lost_is_replaced() {
+        let gone = FixedAnswer(Attempt::Failed(Fault::lost("it is gone")), Answer::default());
+        let mut client = reading(Consistency::Eventual, ReusableData::default(), gone);
+        does(&mut client, Action::Update, 0);
+        assert!(client.connection.is_some() && !client.readers.are_missing());
+        does(&mut client, Action::Read, 0);
+        client.connector = WithReplica(FixedAnswer(Attempt::Ok, read(0, [0; 2])));
+        at_once(client.connect()).unwrap();
+        does(&mut client, Action::Read, 0);
+        assert_eq!(client.scenario.ledger.reads().unwrap().staleness().reads, 1);
+        // all are closed where none was in use
+        client.connector = WithReplica(FixedAnswer(Attempt::Ok, read(1, [0; 2])));
+        at_once(client.connect()).unwrap();
+        let reader = client.readers.next().unwrap();
+        assert_eq!(reader.connection.1.read().next(), Some((1, Some(0))));
     }
 
     #[test]

@@ -10,10 +10,11 @@ use std::{
 };
 
 use acidtest_engine::Part;
+use acidtest_model::ReadPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::Layout;
+use super::{Layout, times::ReadTimes};
 use crate::{
     ReusableData,
     epochs::{self, Boundary, Damage, Epoch, Epochs, Seen},
@@ -52,6 +53,16 @@ impl WrittenVersion {
     pub(crate) fn written_in(epoch: Epoch, version: u64, tag: u64) -> Self {
         let version = u32::try_from(version).unwrap_or(u32::MAX);
         Self(epoch.bits() | u64::from(version) << 24 | u64::from(mark(tag)))
+    }
+
+    /// The same from its [`bits`](Self::bits).
+    pub(crate) fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The same as a number, which is higher for a newer one.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
     }
 
     pub(crate) fn epoch(self) -> Epoch {
@@ -132,6 +143,8 @@ pub struct Ledger {
     /// The highest number of inserts that clients of all processes may have drawn, where that is known.
     drawn_elsewhere: AtomicU64,
     counts: Counts,
+    /// How old reads are; none where only the leader answers them.
+    reads: Option<ReadTimes>,
 }
 
 /// What a ledger holds, for the process that judges the trial.
@@ -205,7 +218,19 @@ impl Ledger {
             drawn: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             counts: Counts::default(),
+            reads: None,
         }
+    }
+
+    /// The same, for clients that read so.
+    #[must_use]
+    pub fn reading(self, policy: ReadPolicy) -> Self {
+        Self { reads: (!policy.is_leader()).then(|| ReadTimes::new(policy)), ..self }
+    }
+
+    /// How old reads are; none where only the leader answers them.
+    pub(crate) fn reads(&self) -> Option<&ReadTimes> {
+        self.reads.as_ref()
     }
 
     /// Tags that no other client of the trial, nor any client of an earlier trial over the same records, writes.
@@ -285,6 +310,7 @@ impl Ledger {
 
     /// Records an acknowledged insert, with the tag that it wrote, and the epoch in which it did.
     pub(crate) fn was_inserted(&self, number: u64, tag: u64, epoch: Epoch) {
+        self.reads.iter().for_each(|reads| reads.acknowledged(number, 0));
         if let Some(account) = self.accounts.at(number) {
             account.newest.fetch_max(WrittenVersion::written_in(epoch, 0, tag).0, Relaxed);
         }
@@ -344,6 +370,7 @@ impl Ledger {
         let Some(account) = self.accounts.at(number) else { return };
         account.ok.fetch_add(1, Relaxed);
         if let Some(version) = version {
+            self.reads.iter().for_each(|reads| reads.acknowledged(number, version));
             account.newest.fetch_max(WrittenVersion::written_in(epoch, version, tag).0, Relaxed);
             if version <= before.version() {
                 // a write of a leader that was cut off counts: it is there, or it is lost

@@ -25,6 +25,15 @@
 //! | `mismatched` | records | a record was read, or found at the end, with the version of an acknowledged write, of loading, or of a record taken over, and other fields than were written with it |
 //! | `missing` | reads | nothing was found where a record had been loaded, or acknowledged as inserted, before the operation was sent |
 //! | `stale` | reads | a read returned a lower version than one acknowledged before it was sent |
+//! | `stale_at_replica` | reads | the same of reads that replicas answer, where they are promised to see that (consistency *strong*); an acknowledged insert that was not found counts, too |
+//! | `own_writes_missed` | reads | of these, what the same client had written |
+//! | `went_back` | reads | a read returned a lower version than the same client had read before, all of whose reads go to one member (route *pinned*) |
+//! | `vanished` | records | a version was read at a replica, or at any member, that is higher than the final one |
+//!
+//! Where other members than the leader answer reads, the ledger needs eight bytes for each acknowledged write: when it was acknowledged. From
+//! that follows how old each read was ([`Staleness`](crate::Staleness)). A client's session is that of an epoch of the leader, whatever
+//! connections it has, and has 131,072 records at most: what it misses of others is not told. Once a client has lost a connection to a replica, what its reads miss is in doubt: the replica may have restarted, and show what it
+//! had before, until it has caught up.
 //!
 //! Unknown outcomes prove nothing. An update or modify without an answer may raise the final version by one; the
 //! record of an insert without an answer may be there or not, unless it was updated since. If a transaction is not
@@ -43,6 +52,8 @@
 //! - A refused insert, of a number that no other client draws, had no effect as far as the store says. If its
 //!   record is there at the end it is a `phantom`, from an earlier attempt of which the store had said that it
 //!   changed nothing.
+//! - Of reads that began in one epoch of the leader and ended in another, or of records that were last written in an
+//!   earlier one, nobody knows how old they were: they are not counted. Nor are scans.
 //! - Reads of several records are not compared with each other: the audit does not test which anomalies an
 //!   isolation level allows, only that no update of any record is lost.
 //! - Keys are hashes of numbers, as YCSB's are. Two numbers with the same hash, of which there is one pair in some
@@ -55,6 +66,8 @@ mod keys;
 mod ledger;
 mod parameters;
 mod port;
+mod readers;
+mod times;
 mod workload;
 
 pub use crate::hosted::records::serve;
@@ -66,7 +79,7 @@ pub use ledger::Ledger;
 pub(crate) use ledger::WrittenVersion;
 pub use parameters::{Level, Mix, Parameters, Refresh};
 pub use port::{
-    Action, Answer, Connector, Lookup, Operation, Operations, RecordVisitor, RecordsStore, Request,
+    Action, Answer, Connector, Lookup, Operation, Operations, Reader, RecordVisitor, RecordsStore, Request,
     Requirements,
 };
 pub use workload::{KIND, Records};

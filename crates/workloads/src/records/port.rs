@@ -251,6 +251,30 @@ pub trait Connector {
     /// # Errors
     /// Why the connection could not be opened, in the store's words.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
+
+    /// How many servers of the store there are, as many as it was opened with addresses: [`reader`](Self::reader) knows them by
+    /// their place among these, from 0.
+    fn servers(&self) -> usize {
+        1
+    }
+
+    /// Opens a connection to this server, whether it leads or follows. Only operations that change nothing are done on it.
+    ///
+    /// # Errors
+    /// Why the connection could not be opened, in the store's words.
+    fn reader(&self, server: usize) -> impl Future<Output = Result<Reader<Self::Connection>, String>> {
+        let _ = server;
+        async { Err("this store has no replicas to read from".to_owned()) }
+    }
+}
+
+/// A connection for operations that change nothing.
+#[derive(Debug)]
+pub struct Reader<C> {
+    /// The connection.
+    pub connection: C,
+    /// Whether its server took writes when the connection was opened.
+    pub leads: bool,
 }
 
 /// Takes one record of the final state: its key, its version, and the tag that all its fields agree on

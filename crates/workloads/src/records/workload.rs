@@ -82,9 +82,26 @@ fn spec(parameters: &Parameters) -> WorkloadSpec {
         isolation: parameters.isolation.0,
         transaction: *transaction,
         refreshes: parameters.refresh != Refresh::No,
+        replica_reads: replica_reads(parameters),
         decides: mix.does(Action::Update) || mix.does(Action::Modify),
         data: (!mix.does(Action::Insert)).then_some(data),
         ..WorkloadSpec::new(&KIND, parameters, unit, headline)
+    }
+}
+
+/// Whether replicas may answer some of its operations; the error says why not.
+fn replica_reads(parameters: &Parameters) -> Result<(), String> {
+    let Parameters { mix, transaction, .. } = parameters;
+    let does = |actions: &[Action]| actions.iter().any(|action| mix.does(*action));
+    let name = String::from(mix.clone());
+    if !does(&[Action::Read, Action::Scan]) {
+        Err(format!("mix {name} has no reads of its own: ask for one such as --mix b"))
+    } else if *transaction > 1 && does(&[Action::Update, Action::Insert, Action::Modify]) {
+        Err(format!(
+            "a transaction of mix {name} may write, and is the leader's: leave --transaction out, or ask for --mix c"
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -100,7 +117,8 @@ impl Workload for Records {
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
         let layout = self.parameters.layout();
-        let ledger = Arc::new(Ledger::of(setup.part, layout, setup.reusable.unwrap_or_default()));
+        let ledger = Ledger::of(setup.part, layout, setup.reusable.unwrap_or_default()).reading(setup.reads);
+        let ledger = Arc::new(ledger);
         let wanted = Requirements {
             lock: setup.lock,
             decides: self.spec.decides,
