@@ -19,7 +19,8 @@ const SOURCE: Source = Source::Package("postgresql");
 const USER: &str = "acidtest";
 
 /// What a server needs besides where others follow it, or it follows another. All have the same, as each may come to lead.
-/// What changes then, `synchronous_standby_names` and `primary_conninfo`, is not here: a command line could not be overruled.
+/// What changes then is not here, as a command line could not be overruled: `synchronous_standby_names`, `synchronous_commit` and
+/// `primary_conninfo`.
 const IN_CLUSTER: [&str; 7] = [
     "hot_standby=on",
     // six replicas, and two for each that is just being copied
@@ -120,11 +121,7 @@ fn hba(tls: &ServerFiles) -> PathBuf {
 
 fn run(site: &Site) -> Invocation {
     // fsync=off is PostgreSQL's only setting that waits for the kernel and not for the disk
-    let (fsync, synchronous_commit) = match site.durability {
-        Durability::None => ("on", "off"),
-        Durability::Process => ("off", "on"),
-        Durability::Disk => ("on", "on"),
-    };
+    let fsync = if site.durability == Durability::Process { "off" } else { "on" };
     let mut settings = vec![
         "listen_addresses=127.0.0.1".to_owned(),
         format!("port={}", site.port),
@@ -133,8 +130,11 @@ fn run(site: &Site) -> Invocation {
         format!("max_connections={}", site.size.connections(1_000)),
         "shared_buffers=128MB".to_owned(),
         format!("fsync={fsync}"),
-        format!("synchronous_commit={synchronous_commit}"),
     ];
+    // otherwise it is on by default, and a leader can be set to more
+    if site.durability == Durability::None {
+        settings.push("synchronous_commit=off".to_owned());
+    }
     if let Some(name) = site.in_cluster {
         settings.extend(IN_CLUSTER.map(str::to_owned));
         settings.push(format!("cluster_name={name}"));
