@@ -8,7 +8,7 @@ use acidtest_transport::Transport;
 use crate::{
     DEFAULT_PORT,
     driver::{Connector, Driver},
-    fault::ConnectError,
+    fault::{ConnectError, client_words},
     leader::Servers,
     protocol::{self, Login},
 };
@@ -96,6 +96,28 @@ impl ConnectOptions {
         self.reach(async |server| Driver::open(&server.driver, must_write).await).await
     }
 
+    /// How many servers there are.
+    pub(crate) fn servers(&self) -> usize {
+        self.servers.count()
+    }
+
+    /// Connects and logs in, for a client, to the server at this place among the addresses. Says whether that takes writes, as it may or
+    /// may not: where clients look for the one that does is left as it is.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(crate) async fn connect_to(&self, place: usize) -> Result<(protocol::Connection, bool), String> {
+        let none = || format!("there is no server {place}: the store was opened with {}", self.servers());
+        let server = self.servers.at(place).ok_or_else(none)?;
+        let opened = server.transport.in_time(async {
+            let mut connection = server.open(false).await?;
+            let takes_writes = connection.writes().await?.check().is_ok();
+            Ok((connection, takes_writes))
+        });
+        let opened = opened.await.unwrap_or_else(|late| Err(ConnectError::Late(late)));
+        opened.map_err(|error| client_words(&error))
+    }
+
     async fn reach<T>(
         &self,
         open: impl AsyncFn(&Server) -> Result<T, ConnectError>,
@@ -135,27 +157,33 @@ mod tests {
         Played::new(Vec::new(), vec![[let_in, told, message(b'K', &[0; 8]), ready()].concat()])
     }
 
+    /// Has these servers played while something is done with their addresses.
+    async fn among<T>(servers: &[fn() -> Played], work: impl AsyncFnOnce(&[Address]) -> T) -> T {
+        let (mut addresses, mut under_way) = (Vec::new(), Vec::new());
+        for played in servers {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = format!("postgres://ann@{}/db", listener.local_addr().unwrap());
+            addresses.push(Address::parse(&address).unwrap());
+            under_way.push(tokio::spawn(played().on(listener)));
+        }
+        let done = work(&addresses).await;
+        under_way.iter().for_each(tokio::task::JoinHandle::abort);
+        done
+    }
+
     /// Which of these servers a client is connected to, and which the driver, or why neither.
     fn found(servers: &[fn() -> Played]) -> [Result<usize, ConnectError>; 2] {
         [true, false].map(|is_client| {
-            wait(async {
-                let (mut addresses, mut under_way) = (Vec::new(), Vec::new());
-                for played in servers {
-                    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                    let address = format!("postgres://ann@{}/db", listener.local_addr().unwrap());
-                    addresses.push(Address::parse(&address).unwrap());
-                    under_way.push(tokio::spawn(played().on(listener)));
-                }
+            wait(among(servers, async |addresses| {
                 let options = ConnectOptions::among(&addresses[0], &addresses[1..]).unwrap();
                 let opened = if is_client {
                     options.connect().await.map(|_| ())
                 } else {
                     options.connect_driver().await.map(|_| ())
                 };
-                under_way.iter().for_each(tokio::task::JoinHandle::abort);
                 let leader = addresses.iter().position(|address| address == options.address());
                 opened.map(|()| leader.unwrap())
-            })
+            }))
         })
     }
 
@@ -180,6 +208,22 @@ mod tests {
             }
             // one alone is used whatever it says, and is not asked
             assert!(found(&[servers[0]]).iter().all(Result::is_ok));
+        }
+    }
+
+    /// Clients go on looking where they have found the leader last.
+    #[test]
+    fn one_that_is_read_says_whether_it_takes_writes_and_is_not_taken_for_the_leader() {
+        let servers: [fn() -> Played; 4] =
+            [|| asked("t", "off"), || asked("f", "off"), || telling("on", "off"), || telling("off", "off")];
+        for (place, takes_writes) in [false, true, false, true].into_iter().enumerate() {
+            wait(among(&servers, async |addresses| {
+                let options = ConnectOptions::among(&addresses[0], &addresses[1..]).unwrap();
+                assert_eq!(options.servers(), servers.len());
+                let (_, said) = options.connect_to(place).await.unwrap();
+                assert_eq!(said, takes_writes, "{place}");
+                assert_eq!(options.address(), &addresses[0]);
+            }));
         }
     }
 

@@ -70,7 +70,8 @@ pub fn attempt(error: &Error, sent: SendState) -> Attempt {
     match error {
         Error::NotSent(_) => lost(SendState::Nothing, words),
         Error::Answered(answer) if answer.committed_alone => unknown(answer, words),
-        Error::Answered(answer) if is_conflict(&answer.code) => Attempt::Conflict,
+        // a standby may end a session whose transaction is in the way of the log
+        Error::Answered(answer) if is_conflict(&answer.code) && !answer.ends_connection => Attempt::Conflict,
         Error::Answered(answer) if sent == SendState::Nothing || proves_no_effect(answer) => {
             Attempt::Failed(fault(answer, words))
         }
@@ -317,6 +318,8 @@ mod tests {
         assert!(matches!(standby, Attempt::Failed(fault) if fault.turned_away));
         for code in ["40001", "40P01", "55P03"] {
             assert_eq!(attempt(&server("ERROR", code), SendState::Commit), Attempt::Conflict, "{code}");
+            assert_eq!(ended("FATAL", code, SendState::Nothing), ("failed", true), "{code}");
+            assert_eq!(ended("FATAL", code, SendState::Commit), ("unknown", true), "{code}");
         }
     }
 }

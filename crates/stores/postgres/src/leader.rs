@@ -91,8 +91,17 @@ impl<S> Servers<S> {
         self.0.others.is_empty()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.0.others.len() + 1
+    }
+
+    /// The one at this place, as they were given; none where there are not so many.
+    pub(crate) fn at(&self, index: usize) -> Option<&S> {
+        index.checked_sub(1).map_or(Some(&self.0.first), |index| self.0.others.get(index))
+    }
+
     fn get(&self, index: usize) -> &S {
-        index.checked_sub(1).and_then(|index| self.0.others.get(index)).unwrap_or(&self.0.first)
+        self.at(index).unwrap_or(&self.0.first)
     }
 
     /// What opening comes to at the first server with which it succeeds. It begins with the one that took writes last, and goes on to the
@@ -109,7 +118,7 @@ impl<S> Servers<S> {
         if self.is_one() {
             return open(&self.0.first).await;
         }
-        let count = self.0.others.len() + 1;
+        let count = self.count();
         let head_start = u32::try_from(count).map_or(HEAD_START, |count| HEAD_START.min(time / count));
         let leader = self.0.leader.load(Ordering::Relaxed);
         let attempt = async |index: usize| (index, open(self.get(index)).await);

@@ -6,13 +6,19 @@ use std::{
 };
 
 use acidtest_model::{
-    Address, CertificateCheck, EffectiveReplication, MemberId, Replication, StoreError, Task, Tls,
+    Address, CertificateCheck, Consistency, EffectiveReplication, Isolation, MemberId, ReplicaReads,
+    Replication, StoreError, Task, Tls,
 };
 use acidtest_workloads::{Place, Replica, Standing};
 use tokio::time::sleep;
 use tokio_postgres::{Client, Error};
 
 use crate::{DEFAULT_PORT, Postgres, quoted};
+
+/// What a commit waits for, besides how many replicas.
+const COMMIT: &str = "synchronous_commit";
+/// That they have applied it, which they do once they have synced it.
+const REMOTE_APPLY: &str = "remote_apply";
 
 /// How long a server may take to read its settings again: as long as it may take to accept a connection, and then some.
 const RELOADED: Duration = Duration::from_secs(10);
@@ -68,12 +74,20 @@ impl Replica for Postgres {
     fn acknowledge<'a>(
         &'a self,
         level: Replication,
+        consistency: Consistency,
         replicas: &'a [MemberId],
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            const DOING: &str = "setting which replicas a commit waits for";
+            const DOING: &str = "setting what a commit waits for";
             if level == Replication::Semi {
                 return Err(self.failed(DOING, NO_SEMI.to_owned()));
+            }
+            // sessions that are open have it from their next statement on
+            if consistency == Consistency::Strong {
+                self.set(DOING, COMMIT, REMOTE_APPLY.to_owned()).await?;
+            } else if self.on_server(DOING, setting(COMMIT)).await? == REMOTE_APPLY {
+                // then it is again as its durability has it
+                self.reset(DOING, COMMIT, REMOTE_APPLY).await?;
             }
             let names = any(level.confirming(replicas.len()), replicas);
             let before = self.on_server(DOING, setting("synchronous_standby_names")).await?;
@@ -97,7 +111,8 @@ impl Replica for Postgres {
                 self.on_server("reading back the replication", read).await?;
             let (level, because) = level(&names, &commit, nodes);
             let following = u32::try_from(following).unwrap_or(u32::MAX);
-            Ok(EffectiveReplication { level, because, following })
+            let consistency = consistency(level, &commit);
+            Ok(EffectiveReplication { level, because, following, consistency })
         })
     }
 
@@ -108,18 +123,39 @@ impl Replica for Postgres {
     }
 }
 
+/// What a replica answers: a hot standby has no serializable transactions.
+pub(crate) const READS: ReplicaReads = ReplicaReads {
+    isolation: &[Isolation::ReadUncommitted, Isolation::ReadCommitted, Isolation::RepeatableRead],
+    strong: Ok((Replication::All, "synchronous_commit=remote_apply")),
+};
+
 /// Why there is no level *semi*.
 pub(crate) const NO_SEMI: &str = "PostgreSQL has no timeout after which it stops waiting";
 
 impl Postgres {
     /// Sets a server's setting for good, and waits until new sessions have it.
     async fn set(&self, doing: &str, name: &'static str, value: String) -> Result<(), StoreError> {
-        // neither a transaction nor a parameter may stand about it
         let alter = format!("ALTER SYSTEM SET {name} = {}", literal(&value));
-        self.on_server(doing, async |client| client.batch_execute(&alter).await).await?;
+        self.alter(doing, name, &alter, |now| now == value).await
+    }
+
+    /// Takes back what a setting was set to, and waits until new sessions have another value.
+    async fn reset(&self, doing: &str, name: &'static str, from: &str) -> Result<(), StoreError> {
+        self.alter(doing, name, &format!("ALTER SYSTEM RESET {name}"), |now| now != from).await
+    }
+
+    async fn alter(
+        &self,
+        doing: &str,
+        name: &'static str,
+        alter: &str,
+        is_done: impl Fn(&str) -> bool,
+    ) -> Result<(), StoreError> {
+        // neither a transaction nor a parameter may stand about it
+        self.on_server(doing, async |client| client.batch_execute(alter).await).await?;
         self.on_server(doing, async |client| client.batch_execute("SELECT pg_reload_conf()").await).await?;
         let since = Instant::now();
-        while self.on_server(doing, setting(name)).await? != value {
+        while !is_done(&self.on_server(doing, setting(name)).await?) {
             if since.elapsed() > RELOADED {
                 let cause = format!(
                     "{name} was set, and the server still has another value: it may be set on its command line"
@@ -219,7 +255,9 @@ fn level(names: &str, commit: &str, nodes: u32) -> (Replication, String) {
             "remote_write" => {
                 format!("{nodes_that_have} have a commit, these in the kernel's memory, not on disk")
             }
-            "remote_apply" => format!("{nodes_that_have} have a commit, and show it"),
+            REMOTE_APPLY => {
+                format!("{nodes_that_have} have a commit, and show it, before it is acknowledged")
+            }
             _ => format!("{nodes_that_have} have a commit"),
         }
     };
@@ -235,6 +273,15 @@ fn level(names: &str, commit: &str, nodes: u32) -> (Replication, String) {
         Some(count) => (Replication::Async, format!("{}: fewer than a majority", copies(count))),
     };
     (level, format!("{settings}: {why}"))
+}
+
+/// What a read at a replica is promised to see by these settings: what is acknowledged only once every replica shows it.
+fn consistency(level: Replication, commit: &str) -> Consistency {
+    if level == Replication::All && commit == REMOTE_APPLY {
+        Consistency::Strong
+    } else {
+        Consistency::Eventual
+    }
 }
 
 /// All tables at one moment.
@@ -314,6 +361,10 @@ mod tests {
             let (level, because) = level(names, commit, nodes);
             assert_eq!(level, expected, "{because}");
             assert!(because.contains(names) && because.contains(commit), "{because}");
+            // "on" waits for the disks of the same replicas, which may show the commit later
+            assert_eq!(consistency(level, "on"), Consistency::Eventual);
+            let is_strong = consistency(level, REMOTE_APPLY) == Consistency::Strong;
+            assert_eq!(is_strong, level == Replication::All, "{because}");
         }
         let (level, because) = level("ANY 1 (a, b)", "remote_write", 3);
         assert_eq!(level, Replication::Quorum);

@@ -114,9 +114,30 @@ impl Session {
         server: &ConnectOptions,
         prepare: impl AsyncFnOnce(&mut Connection) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
-        let mut connection = server.connect().await.map_err(|error| fault::client_words(&error))?;
-        if let Some(usual) = server.usual() {
-            let given = SessionState::read(&mut connection).await.map_err(|error| explained(&error))?;
+        let connection = server.connect().await.map_err(|error| fault::client_words(&error))?;
+        Self::begin(connection, server.usual(), true, prepare).await
+    }
+
+    /// The same on the server at this place, for a client that only reads; says, too, whether the server takes writes.
+    pub(crate) async fn open_to_read<T>(
+        server: &ConnectOptions,
+        place: usize,
+        prepare: impl AsyncFnOnce(&mut Connection) -> Result<T, Error>,
+    ) -> Result<(Self, T, bool), String> {
+        let (connection, takes_writes) = server.connect_to(place).await?;
+        let (session, ready) = Self::begin(connection, server.usual(), false, prepare).await?;
+        Ok((session, ready, takes_writes))
+    }
+
+    async fn begin<T>(
+        mut connection: Connection,
+        usual: Option<&str>,
+        commits: bool,
+        prepare: impl AsyncFnOnce(&mut Connection) -> Result<T, Error>,
+    ) -> Result<(Self, T), String> {
+        if let Some(usual) = usual {
+            let given = SessionState::read(&mut connection, commits).await;
+            let given = given.map_err(|error| explained(&error))?;
             if let Err(why) = given.check_fresh(usual)
                 && SessionState::is_set(&mut connection).await.map_err(|error| explained(&error))?
             {
@@ -126,7 +147,7 @@ impl Session {
         let ready = async {
             connection.command(&format!("{PLANNED_ONCE}; {WARNINGS}")).await?;
             let ready = prepare(&mut connection).await?;
-            Ok((ready, SessionState::read(&mut connection).await?))
+            Ok((ready, SessionState::read(&mut connection, commits).await?))
         };
         let (ready, state) = ready.await.map_err(|error| explained(&error))?;
         Ok((Self { connection, state }, ready))
@@ -138,7 +159,8 @@ impl Session {
     /// What has changed, in words.
     pub(crate) async fn check(&mut self) -> Result<(), String> {
         // a connection that does not answer proves nothing
-        let Ok(now) = SessionState::read(&mut self.connection).await else { return Ok(()) };
+        let now = SessionState::read(&mut self.connection, self.state.commits).await;
+        let Ok(now) = now else { return Ok(()) };
         self.state.changed(&now).map_or(Ok(()), Err)
     }
 

@@ -12,11 +12,12 @@ use crate::{
     protocol::{Connection, Error},
 };
 
-/// The settings of a session that decide how statements are carried out, as far as they differ between sessions.
+/// The settings of a session that decide how statements are carried out, as far as they differ between sessions. The first is of commits
+/// alone.
 const SETTINGS: [&str; 9] = [
+    "synchronous_commit",
     "default_transaction_isolation",
     "transaction_isolation",
-    "synchronous_commit",
     "plan_cache_mode",
     "enable_seqscan",
     "enable_sort",
@@ -32,15 +33,21 @@ pub(crate) struct SessionState {
     process: String,
     /// The settings, as `name=value`.
     settings: String,
+    /// Whether how it commits is among these. A session that only reads may see that change: a replica is set to commit as its cluster is
+    /// asked to, and then promoted.
+    pub(crate) commits: bool,
 }
 
 impl SessionState {
-    /// Reads the state of the session that answers on a connection.
-    pub(crate) async fn read(connection: &mut Connection) -> Result<Self, Error> {
-        let shown = SETTINGS.map(|name| format!("'{name}=' || current_setting('{name}', true)")).join(", ");
+    /// Reads the state of the session that answers on a connection, on which something or nothing will be committed.
+    pub(crate) async fn read(connection: &mut Connection, commits: bool) -> Result<Self, Error> {
+        let names = SETTINGS.iter().skip(usize::from(!commits));
+        let shown: Vec<String> =
+            names.map(|name| format!("'{name}=' || current_setting('{name}', true)")).collect();
+        let shown = shown.join(", ");
         let told = connection.ask(&format!("SELECT pg_backend_pid(), concat_ws(', ', {shown})")).await?;
         match <[String; 2]>::try_from(told) {
-            Ok([process, settings]) => Ok(Self { process, settings }),
+            Ok([process, settings]) => Ok(Self { process, settings, commits }),
             Err(_) => Err(Error::Lost("the server does not tell what session answers".to_owned())),
         }
     }
@@ -116,7 +123,8 @@ impl Postgres {
     /// several connections. Where these are not all answered, as by a pool of few sessions in session mode, nothing is proved.
     pub(crate) async fn own_sessions(&self) -> Result<String, StoreError> {
         let mut first = ProbeConnection { store: self, connection: self.connection().await? };
-        let state = SessionState::read(&mut first.connection).await.map_err(|error| first.failed(&error))?;
+        let state =
+            SessionState::read(&mut first.connection, true).await.map_err(|error| first.failed(&error))?;
         if first.connection.process() == state.process() || state.process().is_none() {
             return Ok(state.settings);
         }
@@ -184,6 +192,7 @@ mod tests {
         let state = |process: &str, settings: &str| SessionState {
             process: process.to_owned(),
             settings: settings.to_owned(),
+            commits: true,
         };
         let then = state("7", "jit=on, plan_cache_mode=auto");
         assert_eq!(then.changed(&then), None);

@@ -3,6 +3,8 @@
 mod connection;
 mod statements;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     ConnectOptions, Postgres,
@@ -12,7 +14,7 @@ use crate::{
 use acidtest_model::{Isolation, StoreError, Task};
 use acidtest_workloads::{
     ClientTask, LoadProgress, Place,
-    records::{self, Connector, Layout, RecordVisitor, RecordsStore, Requirements, Scenario},
+    records::{self, Connector, Layout, Reader, RecordVisitor, RecordsStore, Requirements, Scenario},
 };
 use connection::Connection;
 use statements::Statements;
@@ -69,12 +71,36 @@ impl Connector for PostgresConnector {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        let prepare = async |connection: &mut protocol::Connection| {
-            connection.command(BY_KEY).await?;
-            let level = isolate(connection, self.wanted.isolation).await?;
-            Ok((level, Statements::prepare(connection, &self.table, &self.wanted).await?))
-        };
-        let (session, (level, statements)) = Session::open(&self.server, prepare).await?;
+        let prepare = async |connection: &mut _| self.prepare(connection).await;
+        let (session, prepared) = Session::open(&self.server, prepare).await?;
+        self.connected(session, prepared)
+    }
+
+    fn servers(&self) -> usize {
+        self.server.servers()
+    }
+
+    async fn reader(&self, server: usize) -> Result<Reader<Connection>, String> {
+        // a standby prepares what writes, too, and refuses to run it
+        let prepare = async |connection: &mut _| self.prepare(connection).await;
+        let (session, prepared, leads) = Session::open_to_read(&self.server, server, prepare).await?;
+        Ok(Reader { connection: self.connected(session, prepared)?, leads })
+    }
+}
+
+impl PostgresConnector {
+    /// Makes the settings of a session, and prepares its statements. Returns the isolation level, too.
+    async fn prepare(&self, connection: &mut protocol::Connection) -> Result<(String, Statements), Error> {
+        connection.command(BY_KEY).await?;
+        let level = isolate(connection, self.wanted.isolation).await?;
+        Ok((level, Statements::prepare(connection, &self.table, &self.wanted).await?))
+    }
+
+    fn connected(
+        &self,
+        session: Session,
+        (level, statements): (String, Statements),
+    ) -> Result<Connection, String> {
         is_isolated(self.wanted.isolation, &level)?;
         Ok(Connection::new(session, statements))
     }
@@ -103,34 +129,5 @@ pub(crate) fn is_isolated(wanted: Option<Isolation>, level: &str) -> Result<(), 
             Err(format!("the isolation level is {level}, though {} was set", wanted.sql()))
         }
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use acidtest_model::{Durability, Lock};
-    use acidtest_testbed::{NAMESPACE, Private, operations, wait};
-    use acidtest_workloads::Store;
-
-    use super::*;
-
-    #[test]
-    fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
-        let Some(mut private) = Private::start("postgres", Durability::None) else { return };
-        let store = private.open(Postgres::open);
-        wait(store.create(NAMESPACE, "run 1")).unwrap();
-        let connect = |place: &Place, wanted: Requirements| PostgresConnector {
-            server: store.server.clone(),
-            table: table(place),
-            wanted,
-        };
-        wait(operations::singles(&store, &Lock::ALL, connect));
-        wait(operations::transactions(&store, &Lock::ALL, connect));
-        let spoil = async |place: &Place, key: &str| {
-            let spoil = format!("UPDATE {} SET version = -5 WHERE key = '{key}'", table(place));
-            let spoiled = store.on_server("spoiling", async |client| client.execute(&spoil, &[]).await).await;
-            assert_eq!(spoiled.unwrap(), 1);
-        };
-        wait(operations::garbled(&store, &Lock::ALL, connect, spoil));
     }
 }

@@ -7,7 +7,9 @@ use std::{
 };
 
 use acidtest_engine::{Load, Measurement, Outcome};
-use acidtest_model::{Address, Durability, EffectiveReplication, Lock, MemberId, Replication, Role};
+use acidtest_model::{
+    Address, Consistency, Durability, EffectiveReplication, Lock, MemberId, Replication, Role,
+};
 use acidtest_store_postgres::Postgres;
 use acidtest_testbed::{InventoryRun, NAMESPACE, Private, for_operations, for_time, until, wait};
 use acidtest_workloads::{Place, Replica, Standing, Store, Verdict};
@@ -53,7 +55,11 @@ fn caught_up(leader: &Postgres, replica: &Postgres) {
 }
 
 fn acknowledge(leader: &Postgres, level: Replication, replicas: &[MemberId]) {
-    wait(operated(leader).acknowledge(level, replicas)).unwrap();
+    promise(leader, level, Consistency::Eventual, replicas);
+}
+
+fn promise(leader: &Postgres, level: Replication, consistency: Consistency, replicas: &[MemberId]) {
+    wait(operated(leader).acknowledge(level, consistency, replicas)).unwrap();
 }
 
 fn replication(leader: &Postgres, nodes: u32) -> EffectiveReplication {
@@ -175,7 +181,8 @@ fn a_leader_waits_for_its_replicas_and_one_of_them_takes_over() {
         assert_eq!((read.level, read.following), (level, 2), "{}", read.because);
         assert!(read.because.contains(words), "{}", read.because);
     }
-    let semi = wait(operated(&first).acknowledge(Replication::Semi, &both)).unwrap_err();
+    let semi =
+        wait(operated(&first).acknowledge(Replication::Semi, Consistency::Eventual, &both)).unwrap_err();
     assert!(semi.to_string().contains("no timeout"), "{semi}");
 
     // one of two is gone
@@ -282,4 +289,163 @@ fn clients_go_on_with_whoever_is_promoted() {
         assert!(row.get::<_, i64>(0) > 100, "the clients have gone on: {row:?}");
         assert_ne!(run.audit(&store, false).verdict, Verdict::Broken, "{is_killed}: {measured:?}");
     }
+}
+
+/// A table of one number.
+fn make_number(leader: &Postgres) {
+    write(leader, "CREATE TABLE number (n bigint); INSERT INTO number VALUES (0)");
+}
+
+const ONE_MORE: &str = "UPDATE number SET n = n + 1";
+
+/// What a member answers, on a connection of its own.
+fn number(store: &Postgres) -> i64 {
+    let ask = async |client: &tokio_postgres::Client| {
+        client.query_one("SELECT n FROM number", &[]).await?.try_get(0)
+    };
+    wait(store.on_server("reading", ask)).unwrap()
+}
+
+/// Has a replica receive the log and show nothing more of it, or go on.
+fn pause(replica: &Private) {
+    execute(replica.address(), "SELECT pg_wal_replay_pause()");
+    let state = "SELECT pg_get_wal_replay_pause_state() = 'paused'";
+    until("it shows nothing more", PATIENCE, || {
+        on_server(replica.address(), async |client| client.query_one(state, &[]).await).unwrap().get(0)
+    });
+}
+
+fn resume(replica: &Private) {
+    execute(replica.address(), "SELECT pg_wal_replay_resume()");
+}
+
+/// Raises the number by connections of its own, and asks each replica for it as soon as that is acknowledged.
+fn assert_never_stale(leader: &Private, replicas: &[&Private]) {
+    const UPDATES: usize = 300;
+    let ask = "SELECT n FROM number";
+    let connect = async |of: &Private| {
+        let Address { user, port, path, .. } = of.address();
+        let (user, port) = (user.as_ref().unwrap(), port.unwrap());
+        let options = format!("host=127.0.0.1 port={port} user={user} dbname={path}");
+        let (client, connection) = tokio_postgres::connect(&options, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    };
+    wait(async {
+        let writer = connect(leader).await;
+        let mut readers = Vec::new();
+        for replica in replicas {
+            readers.push(connect(replica).await);
+        }
+        for _ in 0..UPDATES {
+            let row = writer.query_one(&format!("{ONE_MORE} RETURNING n"), &[]).await.unwrap();
+            let written: i64 = row.get(0);
+            for reader in &readers {
+                let read: i64 = reader.query_one(ask, &[]).await.unwrap().get(0);
+                assert_eq!(read, written);
+            }
+        }
+    });
+}
+
+#[test]
+fn only_what_waits_until_it_is_applied_is_seen_by_every_read_after_it() {
+    let Some((leader, first)) = leader() else { return };
+    let ((two, second), (three, third)) = (standby(&leader, 2), standby(&leader, 3));
+    let both = [server(2), server(3)];
+    make_number(&first);
+    for replica in [&second, &third] {
+        caught_up(&first, replica);
+    }
+    for (level, consistency, is_strong) in [
+        (Replication::All, Consistency::Strong, true),
+        // the replica that is read may not be the one that has applied it
+        (Replication::Quorum, Consistency::Strong, false),
+        (Replication::All, Consistency::Eventual, false),
+        (Replication::All, Consistency::Strong, true),
+    ] {
+        promise(&first, level, consistency, &both);
+        let read = replication(&first, 3);
+        assert_eq!(read.level, level, "{}", read.because);
+        assert_eq!(read.consistency == Consistency::Strong, is_strong, "{}", read.because);
+        let commit = if consistency == Consistency::Strong { "remote_apply" } else { "on" };
+        assert!(read.because.contains(&format!("synchronous_commit={commit}: ")), "{}", read.because);
+        let effective = wait(first.effective()).unwrap();
+        assert_eq!(effective.durability, Durability::Process, "{}", effective.because);
+        assert!(effective.because.contains(commit), "{}", effective.because);
+    }
+    assert_never_stale(&leader, &[&two, &three]);
+    let held = number(&first);
+
+    // a replica that has received it, and does not show it
+    pause(&three);
+    assert!(!is_written(&first, ONE_MORE, HANGS));
+    assert_eq!(number(&third), held);
+    // nor does the leader; the other replica already does, so that reads at several members may go back
+    assert_eq!(number(&first), held);
+    assert_eq!(number(&second), held + 1);
+    resume(&three);
+    until("all show it", PATIENCE, || [&first, &second, &third].map(number) == [held + 1; 3]);
+
+    // without that wait it is on both disks, and one does not show it
+    promise(&first, Replication::All, Consistency::Eventual, &both);
+    pause(&three);
+    write(&first, ONE_MORE);
+    assert_eq!([&first, &third].map(number), [held + 2, held + 1]);
+    resume(&three);
+    until("it shows it", PATIENCE, || number(&third) == held + 2);
+}
+
+/// The level is set on the replica before it leads.
+#[test]
+fn a_replica_that_is_promoted_waits_until_the_others_have_applied_what_it_writes() {
+    let Some((mut leader, first)) = leader() else { return };
+    let ((two, second), (three, third)) = (standby(&leader, 2), standby(&leader, 3));
+    promise(&first, Replication::All, Consistency::Strong, &[server(2), server(3)]);
+    make_number(&first);
+    assert_never_stale(&leader, &[&two, &three]);
+    let held = number(&first);
+    leader.kill();
+    promise(&second, Replication::All, Consistency::Strong, &[server(3)]);
+    assert_eq!(replication(&second, 2).consistency, Consistency::Strong);
+    assert_eq!([&second, &third].map(number), [held; 2]);
+    wait(operated(&second).promote()).unwrap();
+    assert!(!is_written(&second, ONE_MORE, HANGS));
+    wait(operated(&third).follow(server(3), two.address())).unwrap();
+    until("what waited is there", PATIENCE, || [&second, &third].map(number) == [held + 1; 2]);
+    assert_never_stale(&two, &[&three]);
+    pause(&three);
+    assert!(!is_written(&second, ONE_MORE, HANGS));
+    resume(&three);
+}
+
+/// A replica that was killed lets clients read again once its data are consistent, which they are before it shows what it had shown.
+#[test]
+fn a_replica_that_was_killed_shows_less_than_it_had_confirmed() {
+    let Some((leader, first)) = leader() else { return };
+    let (mut two, second) = standby(&leader, 2);
+    make_number(&first);
+    caught_up(&first, &second);
+    promise(&first, Replication::All, Consistency::Strong, &[server(2)]);
+    // it begins again here
+    write(&first, "CHECKPOINT");
+    caught_up(&first, &second);
+    write(&second, "CHECKPOINT");
+    // what it does in less than a second otherwise: it reads this once it is started again
+    execute(two.address(), "ALTER SYSTEM SET recovery_min_apply_delay = '1h'");
+    for _ in 0..10 {
+        write(&first, ONE_MORE);
+        assert_eq!(number(&second), number(&first));
+    }
+    let held = number(&first);
+    two.kill();
+    two.restart();
+    until("it lets clients read", PATIENCE, || wait(operated(&second).standing()).is_ok());
+    assert!(number(&second) < held);
+    // it has all of it, and follows nobody before it has applied that
+    assert_eq!(replication(&first, 2).following, 0);
+    execute(two.address(), "ALTER SYSTEM RESET recovery_min_apply_delay");
+    execute(two.address(), "SELECT pg_reload_conf()");
+    until("it follows", PATIENCE, || replication(&first, 2).following == 1);
+    assert_eq!(number(&second), held);
 }
