@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use acidtest_model::figure::offered;
+use acidtest_model::{Consistency, figure::offered};
 use serde_json::Value;
 
 use crate::{CellResult, OPTIONS, distinct};
@@ -19,6 +19,12 @@ pub const TLS: &str = "tls";
 pub const NODES: &str = "nodes";
 /// The replication level asked for; that of a single server is `none`.
 pub const REPLICATION: &str = "replication";
+/// Which members of a cluster answer reads.
+pub const READS: &str = "reads";
+/// Which of them a client asks; its value is `–` where the leader alone answers.
+pub const ROUTE: &str = "route";
+/// What reads at replicas were asked to be promised; its value is `–` where the leader alone answers.
+pub const CONSISTENCY: &str = "consistency";
 /// The faults that its trials have.
 pub const FAULT: &str = "fault";
 pub const CLIENTS: &str = "clients";
@@ -84,6 +90,25 @@ impl CellResult {
         }
     }
 
+    /// The consistency of its reads at replicas: the one read back, or the one asked for where none was; none where the leader alone
+    /// answers.
+    #[must_use]
+    pub fn consistency_of_reads(&self) -> Option<Consistency> {
+        let read = self.replication_read.as_ref().map(|read| read.consistency);
+        (!self.reads.is_leader()).then(|| read.unwrap_or(self.consistency))
+    }
+
+    /// The consistency that the cell is named by: the one that it has, followed by the one asked for if that is another; `–` where the
+    /// leader alone answers.
+    #[must_use]
+    pub fn consistency_in_name(&self) -> String {
+        match self.consistency_of_reads() {
+            Some(level) if level != self.consistency => format!("{level} ({} asked)", self.consistency),
+            Some(level) => level.to_string(),
+            None => NOT_THERE.to_owned(),
+        }
+    }
+
     /// Whether the other cell has the same values in all dimensions but these.
     #[must_use]
     pub fn same_but(&self, other: &Self, names: &[&str]) -> bool {
@@ -115,8 +140,9 @@ pub fn varying<'a>(cells: impl IntoIterator<Item = &'a CellResult>) -> Vec<Strin
             }
         }
         // the first cell may have a parameter that the other one lacks
-        let missing = base.iter().map(|(name, _)| name).filter(|name| cell.dimension(name) == NOT_THERE);
-        for name in missing {
+        let missing =
+            base.iter().filter(|(name, value)| value != NOT_THERE && cell.dimension(name) == NOT_THERE);
+        for (name, _) in missing {
             if !differ.contains(name) {
                 differ.push(name.clone());
             }
@@ -166,6 +192,12 @@ impl Names {
         self.varying.iter().map(String::as_str).filter(|name| ![STORE, ADDRESS, LOCK].contains(name))
     }
 
+    /// The same of which a cell has a value: one whose leader alone answers reads has neither a route nor a consistency.
+    pub fn others_of(&self, cell: &CellResult) -> impl Iterator<Item = &str> {
+        let is_leader = cell.reads.is_leader();
+        self.others().filter(move |name| !is_leader || ![ROUTE, CONSISTENCY].contains(name))
+    }
+
     /// The name of a cell's store: `postgres`, or `postgres A` where it is a user's own server.
     #[must_use]
     pub fn store(&self, cell: &CellResult) -> String {
@@ -178,7 +210,7 @@ impl Names {
     #[must_use]
     pub fn cell(&self, cell: &CellResult) -> String {
         let lock = if cell.decides { format!(" {}", cell.lock) } else { String::new() };
-        let others = self.others().map(|name| spoken(cell, name));
+        let others = self.others_of(cell).map(|name| spoken(cell, name));
         std::iter::once(self.store(cell) + &lock).chain(others).collect::<Vec<_>>().join(", ")
     }
 }
@@ -199,6 +231,54 @@ pub fn spoken(cell: &CellResult, name: &str) -> String {
         TLS => format!("TLS {}", cell.tls),
         NODES => format!("{} {}", cell.nodes, if cell.nodes == 1 { "node" } else { "nodes" }),
         REPLICATION => format!("replication {}", cell.replication_in_name()),
+        CONSISTENCY => format!("consistency {}", cell.consistency_in_name()),
         _ => format!("{name} {}", cell.dimension(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::{EffectiveReplication, Reads, Replication, Route};
+
+    use super::*;
+    use crate::sample::Grid;
+
+    /// What none of the cells has does not tell them apart.
+    #[test]
+    fn what_is_nowhere_varies_nowhere() {
+        let mut result = Grid::default().result();
+        assert_eq!(varying(&result.cells), [LOCK]);
+        result.cells[1].reads = Reads::Any;
+        assert_eq!(varying(&result.cells), [LOCK, READS, ROUTE, CONSISTENCY]);
+        result.cells.reverse();
+        assert_eq!(varying(&result.cells), [LOCK, READS, ROUTE, CONSISTENCY]);
+    }
+
+    #[test]
+    fn a_cell_is_named_by_who_answers_its_reads() {
+        let mut result = Grid::default().result();
+        let [leader, replica] = result.cells.as_mut_slice() else { panic!("two cells") };
+        (leader.lock, leader.nodes, replica.nodes) = (replica.lock, 3, 3);
+        (replica.reads, replica.route) = (Reads::Replica, Route::Spread);
+        replica.consistency = Consistency::Strong;
+        // what is asked of a cell whose leader answers is nothing that tells it from others
+        (leader.route, leader.consistency) = (Route::Spread, Consistency::Strong);
+        let name =
+            |result: &crate::RunResult, cell: usize| Names::of(&result.cells).cell(&result.cells[cell]);
+        assert_eq!(name(&result, 0), "sqlite native, reads leader");
+        assert_eq!(name(&result, 1), "sqlite native, reads replica, route spread, consistency strong");
+        let read = |consistency| EffectiveReplication {
+            level: Replication::All,
+            because: String::new(),
+            following: 2,
+            consistency,
+        };
+        for cell in &mut result.cells {
+            cell.replication_read = Some(read(Consistency::Eventual));
+        }
+        assert!(name(&result, 1).ends_with(", consistency eventual (strong asked)"), "{}", name(&result, 1));
+        assert_eq!(result.cells[0].consistency_of_reads(), None);
+        result.cells[1].replication_read = Some(read(Consistency::Strong));
+        assert!(name(&result, 1).ends_with(", consistency strong"), "{}", name(&result, 1));
     }
 }

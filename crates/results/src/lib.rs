@@ -27,6 +27,7 @@ pub mod sample;
 mod scalability;
 mod served;
 mod so_far;
+mod staleness;
 pub mod statistics;
 mod steadiness;
 
@@ -54,6 +55,7 @@ pub use result::{
 pub use scalability::{Coefficient, FEWEST, Law, Sweep, sweeps};
 pub use served::Outage;
 pub use so_far::SoFar;
+pub use staleness::{Behind, CellStaleness};
 pub use statistics::{ENOUGH, Mean, Method, Ratio};
 pub use steadiness::{Drift, SHORTEST, Steadiness};
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CellResult, LatencyFigures, Limit, RateEstimate, Ratio, RunResult, TrialResult, UnreadableHistogram,
     answers::Answers,
-    dimensions::{DURABILITY, FAULT, NODES, NOT_THERE, REPLICATION, TLS},
+    dimensions::{CONSISTENCY, DURABILITY, FAULT, NODES, NOT_THERE, REPLICATION, TLS},
     result::RoundId,
     total,
 };
@@ -72,8 +72,8 @@ impl Priceable {
         names.iter().filter_map(move |name| Some(Self { all, one: named(all, name)? }))
     }
 
-    /// What the cell has of the guarantee: of durability and replication the level read back, and not one that it was only asked for;
-    /// of isolation the store's own level, where none was asked for and the audit knows it.
+    /// What the cell has of the guarantee: of durability, replication and consistency the level read back, and not one that it was only
+    /// asked for; of isolation the store's own level, where none was asked for and the audit knows it.
     fn amount(self, cell: &CellResult) -> String {
         let asked = cell.dimension(self.one.name);
         let mut promised = cell.trials.iter().filter_map(|trial| trial.audit.promised_level.as_ref());
@@ -81,6 +81,9 @@ impl Priceable {
             Some(effective) if self.one.name == DURABILITY => effective.durability.to_string(),
             _ if self.one.name == REPLICATION => {
                 cell.replication_read.as_ref().map_or(asked, |read| read.level.to_string())
+            }
+            _ if self.one.name == CONSISTENCY => {
+                cell.consistency_of_reads().map_or(asked, |level| level.to_string())
             }
             _ if self.one.name == ISOLATION.name && asked == STORES_OWN => {
                 promised.next().map_or(asked, PromisedLevel::name)
@@ -246,8 +249,8 @@ impl RunResult {
         if cell.verdict() != Verdict::Holds || !cell.is_serving() {
             return None;
         }
-        // a member that is gone is waited for no more
-        if guarantee.name() == REPLICATION
+        // a member that is gone is neither waited for nor read
+        if [REPLICATION, CONSISTENCY].contains(&guarantee.name())
             && cell.faults.0.iter().any(|fault| fault.disruption.is_of_cluster())
         {
             return None;
@@ -412,7 +415,9 @@ fn priced(result: &RunResult, cell: &CellResult) -> Result<Vec<Priced>, Unreadab
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::{Durability, EffectiveReplication, Encryption, Lock, Replication};
+    use acidtest_model::{
+        Consistency, Durability, EffectiveReplication, Encryption, Lock, Reads, Replication, Route,
+    };
 
     use super::*;
     use crate::{dimensions::LOCK, sample};
@@ -587,7 +592,12 @@ mod tests {
     #[test]
     fn replication_is_priced_by_the_level_that_was_read_back() {
         let mut result = sample::Grid { locks: &[Lock::Native], ..sample::Grid::default() }.result();
-        let read = |level| EffectiveReplication { level, because: String::new(), following: 2 };
+        let read = |level| EffectiveReplication {
+            level,
+            because: String::new(),
+            following: 2,
+            consistency: Consistency::Eventual,
+        };
         let mut quorum = result.cells[0].clone();
         for (cell, level) in result.cells.iter_mut().chain([&mut quorum]).zip(&Replication::ALL[1..]) {
             (cell.nodes, cell.replication, cell.replication_read) = (3, *level, Some(read(*level)));
@@ -598,6 +608,117 @@ mod tests {
         result.cells[1].replication_read = Some(read(Replication::Async));
         result.price().unwrap();
         assert_eq!(price(&result.cells[1], REPLICATION), None);
+    }
+
+    /// Five clusters of three nodes whose replicas answer reads: of each level of consistency one with either route, and one whose leader
+    /// answers.
+    fn read_at_replicas() -> RunResult {
+        let mut result = sample::Grid { locks: &[Lock::Native], ..sample::Grid::default() }.result();
+        let model = result.cells.remove(0);
+        let cell = |reads, route, consistency, of_one: f64| {
+            let read = EffectiveReplication {
+                level: Replication::All,
+                because: String::new(),
+                following: 2,
+                consistency,
+            };
+            let replication_read = Some(read);
+            let mut cell =
+                CellResult { nodes: 3, reads, route, consistency, replication_read, ..model.clone() };
+            cell.replication = Replication::All;
+            cell.trials.iter_mut().for_each(|trial| trial.throughput = 1_000.0 * of_one);
+            cell
+        };
+        result.cells = vec![
+            cell(Reads::Leader, Route::Pinned, Consistency::Eventual, 1.0),
+            cell(Reads::Replica, Route::Pinned, Consistency::Eventual, 2.0),
+            cell(Reads::Replica, Route::Spread, Consistency::Eventual, 4.0),
+            cell(Reads::Replica, Route::Pinned, Consistency::Strong, 1.0),
+            cell(Reads::Replica, Route::Spread, Consistency::Strong, 1.0),
+        ];
+        result
+    }
+
+    #[test]
+    fn consistency_is_priced_where_all_else_is_the_same() {
+        let prices = |result: &mut RunResult| {
+            result.price().unwrap();
+            let priced =
+                |cell: &CellResult| price(cell, CONSISTENCY).map(|(ratio, base)| (ratio, base.to_owned()));
+            result.cells.iter().map(priced).collect::<Vec<_>>()
+        };
+        let against = |ratio: f64| Some((ratio, "eventual".to_owned()));
+        let mut result = read_at_replicas();
+        assert_eq!(prices(&mut result), [None, None, None, against(0.5), against(0.25)]);
+        // members, routes, nodes and levels of replication are others
+        for other in [
+            |cell: &mut CellResult| cell.reads = Reads::Any,
+            |cell: &mut CellResult| cell.route = Route::Pinned,
+            |cell: &mut CellResult| cell.nodes = 5,
+            |cell: &mut CellResult| cell.replication = Replication::Quorum,
+        ] {
+            let mut result = read_at_replicas();
+            result.cells.remove(3);
+            result.cells.remove(1);
+            other(&mut result.cells[1]);
+            assert_eq!(prices(&mut result), [None, None, None]);
+        }
+        // what the settings do not amount to costs nothing
+        let mut result = read_at_replicas();
+        let read = result.cells[3].replication_read.as_mut().unwrap();
+        read.consistency = Consistency::Eventual;
+        assert_eq!(prices(&mut result)[3], None);
+    }
+
+    /// What is asked of a cell whose leader answers reads is no level of it, whatever the settings amount to.
+    #[test]
+    fn where_the_leader_answers_reads_consistency_has_no_price() {
+        let mut result = read_at_replicas();
+        result.cells.iter_mut().for_each(|cell| cell.reads = Reads::Leader);
+        result.price().unwrap();
+        assert!(result.cells.iter().all(|cell| price(cell, CONSISTENCY).is_none()));
+    }
+
+    #[test]
+    fn other_guarantees_are_priced_among_cells_that_read_alike() {
+        let mut result = read_at_replicas();
+        result.cells.truncate(3);
+        let read = result.cells[1].replication_read.as_mut().unwrap();
+        (read.level, result.cells[1].replication) = (Replication::Async, Replication::Async);
+        result.price().unwrap();
+        assert!(result.cells.iter().all(|cell| price(cell, REPLICATION).is_none()), "the routes differ");
+        result.cells[2].route = Route::Pinned;
+        result.price().unwrap();
+        is(price(&result.cells[2], REPLICATION), 2.0, "async");
+        result.cells[2].reads = Reads::Any;
+        result.price().unwrap();
+        assert_eq!(price(&result.cells[2], REPLICATION), None);
+    }
+
+    /// A member that is lost or cut off is neither waited for nor read: what that costs is not what the guarantee costs.
+    #[test]
+    fn cells_that_lose_or_cut_off_a_member_have_no_price_of_what_their_members_do() {
+        let mut result = read_at_replicas();
+        let read = result.cells[0].replication_read.as_mut().unwrap();
+        (read.level, result.cells[0].replication) = (Replication::Async, Replication::Async);
+        (result.cells[0].reads, result.cells[0].lock) = (Reads::Replica, Lock::Native);
+        let mut unlocked = result.cells[3].clone();
+        (unlocked.lock, unlocked.without) = (Lock::None, vec![LOCK.to_owned()]);
+        result.cells.push(unlocked);
+        for (faults, are_priced) in [
+            ("kill@3s", true),
+            ("pause:replica-1@3s:1s", true),
+            ("lose:leader@3s", false),
+            ("cut:leader@3s:4s", false),
+            ("cut:replica-1@3s:2s", false),
+            ("kill@1s+lose:replica-1@3s", false),
+        ] {
+            result.cells.iter_mut().for_each(|cell| cell.faults = faults.parse().unwrap());
+            result.price().unwrap();
+            assert_eq!(price(&result.cells[1], REPLICATION).is_some(), are_priced, "{faults}");
+            assert_eq!(price(&result.cells[3], CONSISTENCY).is_some(), are_priced, "{faults}");
+            assert!(price(&result.cells[3], LOCK).is_some(), "{faults}: that of others stays");
+        }
     }
 
     /// However often consumers find nothing, a message is what they were to have.

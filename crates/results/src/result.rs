@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Second, SecondCounts, Stop};
 use acidtest_model::{
-    Disruption, Durability, EffectiveReplication, EffectiveSettings, Encryption, Faults, Lock, MemberId,
-    Replication, Role,
+    Consistency, Disruption, Durability, EffectiveReplication, EffectiveSettings, Encryption, Faults, Lock,
+    MemberId, Reads, Replication, Role, Route,
 };
 use acidtest_observe::{Machine, Resources};
-use acidtest_workloads::{Audit, Preparation, TableSize, Values, Verdict};
+use acidtest_workloads::{Audit, Preparation, Staleness, TableSize, Values, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +120,16 @@ pub struct CellResult {
     /// What the leader's settings were found to amount to; none for a single server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication_read: Option<EffectiveReplication>,
+    /// Which of its members answer reads; the leader alone where nothing is said.
+    #[serde(default, skip_serializing_if = "Reads::is_leader")]
+    pub reads: Reads,
+    /// Which of those members a client asks; of no meaning where the leader alone answers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub route: Route,
+    /// What reads at replicas were asked to be promised; of no meaning where the leader alone answers. `replication_read` has what the
+    /// settings amount to.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub consistency: Consistency,
     /// The faults that each of its trials has.
     #[serde(default, skip_serializing_if = "Faults::is_none")]
     pub faults: Faults,
@@ -209,6 +219,9 @@ pub struct TrialResult {
     /// not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<TableSize>,
+    /// How old its reads were; none where only the leader answers them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staleness: Option<Staleness>,
     /// Number of operations that the schedule asked for, and how many of them were started and completed.
     pub arrived: ArrivalFigures,
     /// Number of connections that were opened in place of retired ones.
@@ -529,6 +542,7 @@ impl TrialResult {
             gauge: None,
             limits: BTreeMap::new(),
             size: None,
+            staleness: None,
             operations: measurement
                 .operations
                 .iter()
@@ -822,6 +836,11 @@ impl CellResult {
     }
 }
 
+/// Whether it is what a result means that says nothing of it.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// The number of nodes of a result that says nothing of it.
 fn one() -> u32 {
     1
@@ -842,10 +861,11 @@ mod tests {
     fn a_cell_that_says_nothing_of_nodes_is_a_single_server() {
         let cell = Grid::default().result().cells.remove(0);
         let written = serde_json::to_value(&cell).unwrap();
-        let names = ["nodes", "replication", "replication_read"];
+        let names = ["nodes", "replication", "replication_read", "reads", "route", "consistency"];
         assert!(names.iter().all(|name| written.get(name).is_none()), "{written}");
         let read: CellResult = serde_json::from_value(written).unwrap();
         assert_eq!((read.nodes, read.replication, read.replication_read), (1, Replication::None, None));
+        assert!(read.reads.is_leader() && read.trials.iter().all(|trial| trial.staleness.is_none()));
         let kill = serde_json::to_value(injected(3.0, None, None)).unwrap();
         assert!(kill.get("promotion").is_none() && kill.get("not_promoted").is_none(), "{kill}");
     }

@@ -131,6 +131,15 @@ impl Ratio {
 }
 
 /// Of a figure that is no count.
+/// The median; none of no values.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    let (low, high) = (values[last / 2], values[last.div_ceil(2)]);
+    Some(f64::midpoint(low, high))
+}
+
 #[cfg(test)]
 const NO_FLOOR: f64 = 0.0;
 

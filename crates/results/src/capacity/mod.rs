@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use self::probe::Probe;
 use crate::{
     CapacityPlan, CellResult, OperationFigures, Plan, RunResult, TrialResult, UnreadableHistogram,
-    latency::is_enough,
+    latency::is_enough, statistics::median,
 };
 
 /// What a search found on a cell. Rates are operations a second that were offered over all clients.
@@ -550,14 +550,6 @@ fn at_one_rate(probes: &[&(Probe, Observation)]) -> RateFigures {
 /// Whether two rates are one: a number that was read back may differ in its last bit.
 fn is_same(one: f64, other: f64) -> bool {
     (one / other - 1.0).abs() < 1e-9
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    let (low, high) = (values[last / 2], values[last.div_ceil(2)]);
-    Some(f64::midpoint(low, high))
 }
 
 /// A ratio, unless it is so large because operations were not served at all.

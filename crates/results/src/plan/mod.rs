@@ -6,8 +6,8 @@ mod typed;
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
-    Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Promotion,
-    Replication, Share, Span, words,
+    Bytes, Commands, Consistency, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond,
+    Promotion, Reads, Replication, Route, Share, Span, words,
 };
 use acidtest_workloads::Values;
 use schemars::JsonSchema;
@@ -100,6 +100,15 @@ pub struct Plan {
     /// Replication levels of clusters, an axis of the grid: `async`, `semi`, `quorum`, `all`; a single server has `none`.
     #[serde(default = "usual::replication", skip_serializing_if = "is_usual::replication")]
     pub replication: Vec<Replication>,
+    /// Which members of clusters answer reads, an axis of the grid: `leader`, `replica`, `any`.
+    #[serde(default = "usual::reads", skip_serializing_if = "is_usual::reads")]
+    pub reads: Vec<Reads>,
+    /// Which of the members that answer reads a client asks, an axis of the grid: `pinned`, `spread`.
+    #[serde(default = "usual::route", skip_serializing_if = "is_usual::route")]
+    pub route: Vec<Route>,
+    /// What reads at replicas are promised to see, an axis of the grid: `eventual`, `strong`.
+    #[serde(default = "usual::consistency", skip_serializing_if = "is_usual::consistency")]
+    pub consistency: Vec<Consistency>,
     /// Which replica is promoted when the leader is lost, by acidtest as a cluster's operator.
     #[serde(default, skip_serializing_if = "is_usual::promote")]
     pub promote: Promotion,

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, time::Duration
 
 use InSearch::{As, Idle};
 use acidtest_model::{
-    Address, Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Promotion,
-    Replication, Share, Span,
+    Address, Bytes, Commands, Consistency, Durability, Encryption, Faults, Growth, Lock, Objective,
+    PerSecond, Promotion, Reads, Replication, Route, Share, Span,
 };
 
-use crate::CellResult;
+use crate::{CellResult, dimensions::NOT_THERE};
 
 use super::{
     ArrivalKind, CapacityPlan, LOCK_SERVICES, Plan, RefusedKind, TRIALS,
@@ -380,6 +380,11 @@ fn names<const N: usize>(words: [&'static str; N]) -> Vec<(&'static str, &'stati
     words.map(|word| (word, "")).to_vec()
 }
 
+/// How a cell's replicas answer reads; nothing where the leader alone does.
+fn at_replicas(cell: &CellResult, how: &dyn ToString) -> String {
+    if cell.reads.is_leader() { NOT_THERE.to_owned() } else { how.to_string() }
+}
+
 options! {
     stores: Vec<String> = vec!["sqlite".to_owned()] => Grid, "store",
         "Stores to start privately, or addresses of your own servers"
@@ -416,6 +421,25 @@ options! {
         .must(&[(SOME, |plan| !plan.replication.is_empty())])
         .axis(|cell| cell.replication.to_string())
         .example("quorum");
+    reads: Vec<Reads> = vec![Reads::Leader] => Grid, "reads",
+        "Which members of a cluster answer reads: leader (or primary; as of a single server), replica (or standby), any"
+        .value_name("MEMBERS,...").words(|| names(Reads::ALL.map(Reads::name)))
+        .must(&[(SOME, |plan| !plan.reads.is_empty())])
+        .axis(|cell| cell.reads.to_string())
+        .example("replica");
+    route: Vec<Route> = vec![Route::Pinned] => Grid, "route",
+        "With --reads replica or any, where a client reads: pinned (at one member), spread (at each in turn)"
+        .value_name("ROUTE,...").words(|| names(Route::ALL.map(Route::name)))
+        .must(&[(SOME, |plan| !plan.route.is_empty())])
+        .axis(|cell| at_replicas(cell, &cell.route))
+        .example("spread");
+    consistency: Vec<Consistency> = vec![Consistency::Eventual] => Grid, "consistency",
+        "With --reads replica or any, what reads see: eventual (they may miss recent writes, which appear later), strong (all \
+         that was acknowledged before they began)"
+        .value_name("LEVEL,...").words(|| names(Consistency::ALL.map(Consistency::name)))
+        .must(&[(SOME, |plan| !plan.consistency.is_empty())])
+        .axis(|cell| at_replicas(cell, &cell.consistency))
+        .example("strong");
     promote: Promotion = Promotion::default() => Grid, "promote",
         "The replica that takes over when the leader is lost: most-advanced or first"
         .value_name("RULE").words(|| names(Promotion::ALL.map(Promotion::name)))
@@ -687,7 +711,7 @@ mod tests {
     fn an_option_is_read_into_its_own_place() {
         let words = [
             "7s", "7", "0.5", "hard", "process", "on", "kill@3s", "constant", "postgres", "9GB", "5/s",
-            "p99<7ms", "3%/month", "5%", "quorum", "first",
+            "p99<7ms", "3%/month", "5%", "quorum", "first", "replica", "spread", "strong",
         ];
         let usual = Plan { capacity: Some(CapacityPlan::default()), ..Plan::of("inventory") };
         for option in OPTIONS {

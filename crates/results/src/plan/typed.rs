@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use acidtest_model::{
-    Bytes, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Promotion, Replication, Share,
-    Span,
+    Bytes, Consistency, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Promotion, Reads,
+    Replication, Route, Share, Span,
 };
 
 use super::ArrivalKind;
@@ -131,7 +131,7 @@ macro_rules! listed {
     )*};
 }
 
-listed!(String, Lock, Durability, Encryption, Replication, Faults, Objective);
+listed!(String, Lock, Durability, Encryption, Replication, Reads, Route, Consistency, Faults, Objective);
 
 /// Numbers of clients: each, or a range of them.
 impl Listed for u32 {

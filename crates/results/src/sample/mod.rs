@@ -5,9 +5,11 @@ pub mod search;
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_engine::Histogram;
-use acidtest_model::{Durability, EffectiveSettings, Lock, Span};
+use acidtest_model::{
+    Consistency, Durability, EffectiveReplication, EffectiveSettings, Lock, Reads, Replication, Route, Span,
+};
 use acidtest_observe::{Machine, MachineUse, MemoryKind, ProcessUse, Resources};
-use acidtest_workloads::{Audit, Finding, Preparation, Values, Verdict, guarantee::LOCK};
+use acidtest_workloads::{Audit, Finding, Preparation, Spread, Staleness, Values, Verdict, guarantee::LOCK};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -151,8 +153,11 @@ impl Grid<'_> {
             durability_asked: Some(durability),
             tls: acidtest_model::Encryption::Off,
             nodes: 1,
-            replication: acidtest_model::Replication::None,
+            replication: Replication::None,
             replication_read: None,
+            reads: Reads::Leader,
+            route: Route::Pinned,
+            consistency: Consistency::Eventual,
             faults: acidtest_model::Faults::default(),
             clients,
             scheduled: None,
@@ -231,6 +236,7 @@ impl Grid<'_> {
             gauge: None,
             limits: BTreeMap::new(),
             size: None,
+            staleness: None,
             round,
             session: 1,
             rate: None,
@@ -320,6 +326,55 @@ pub fn queue(rates: [(&str, bool, f64); 6]) -> RunResult {
     result.plan.workload = "queue".to_owned();
     result.price().unwrap();
     result
+}
+
+/// Records in clusters of three nodes: one whose leader answers reads, and three whose replicas do: eventual by either route, and
+/// strong. A read in fifty is stale at those that are eventual, and none at the one that is strong.
+pub fn reads_at_replicas() -> RunResult {
+    let mut result = Grid { stores: &["postgres"], locks: &[Lock::Native], ..Grid::default() }.result();
+    let model = result.cells.remove(0);
+    let cell = |reads, route, consistency, throughput: f64| {
+        let because = "synchronous_standby_names = ANY 2 (…)".to_owned();
+        let read = EffectiveReplication { level: Replication::All, because, following: 2, consistency };
+        let mut cell = CellResult { nodes: 3, replication: Replication::All, reads, ..model.clone() };
+        (cell.route, cell.consistency, cell.replication_read) = (route, consistency, Some(read));
+        cell.parameters = Values::from_iter([("mix".to_owned(), "b".into())]);
+        cell.headline = "1,000 records".to_owned();
+        for trial in &mut cell.trials {
+            trial.throughput *= throughput;
+            trial.staleness = (!reads.is_leader()).then(|| staleness(reads, consistency, trial.round));
+            trial.operations[0].name = "read".to_owned();
+            trial.operations[1].name = "update".to_owned();
+        }
+        cell
+    };
+    result.cells = vec![
+        cell(Reads::Leader, Route::Pinned, Consistency::Eventual, 1.0),
+        cell(Reads::Replica, Route::Pinned, Consistency::Eventual, 1.8),
+        cell(Reads::Any, Route::Spread, Consistency::Eventual, 2.0),
+        cell(Reads::Any, Route::Spread, Consistency::Strong, 1.2),
+    ];
+    result.plan.workload = "records".to_owned();
+    result.price().unwrap();
+    result
+}
+
+fn staleness(reads: Reads, consistency: Consistency, round: u32) -> Staleness {
+    let round = u64::from(round);
+    let at_leader = if reads == Reads::Any { 17_000 } else { 0 };
+    let reads = Staleness { reads: 50_000, at_leader, ..Staleness::default() };
+    if consistency == Consistency::Strong {
+        return reads;
+    }
+    let spread = |p50: f64| Spread { p50, p99: p50 * 7.0, max: p50 * 20.0 * round as f64 };
+    Staleness {
+        stale: 1_000 + round,
+        versions: Some(spread(1.0)),
+        milliseconds: Some(spread(1.5)),
+        own_writes_missed: 4 * round,
+        went_back: round,
+        ..reads
+    }
 }
 
 /// The audit of a trial that holds, or is broken.
