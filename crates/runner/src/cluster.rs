@@ -8,7 +8,9 @@ use std::{
 };
 
 use acidtest_lab::{Deployment, Links};
-use acidtest_model::{Address, EffectiveReplication, MemberId, Promotion, Replication, Role, StoreError};
+use acidtest_model::{
+    Address, Consistency, EffectiveReplication, MemberId, Promotion, Replication, Role, StoreError,
+};
 use acidtest_results::PromotionFigures;
 use acidtest_workloads::{Audit, Place, Replica, Standing, Store};
 
@@ -38,6 +40,8 @@ pub struct ClusterSpec {
     pub nodes: u16,
     /// What its acknowledgements wait for.
     pub replication: Replication,
+    /// What reads at its replicas are promised to see.
+    pub consistency: Consistency,
     /// Whether its members reach each other by links that can be cut.
     pub linked: bool,
 }
@@ -123,7 +127,7 @@ impl Cluster {
         let replicas: Vec<MemberId> = self.replicas().map(|node| node.id).collect();
         self.followed().await?;
         let leader = self.replica(self.leader)?;
-        let setting = leader.acknowledge(self.spec.replication, &replicas);
+        let setting = leader.acknowledge(self.spec.replication, self.spec.consistency, &replicas);
         Ok(within(PATIENCE, "setting the replication", setting).await?)
     }
 
@@ -207,6 +211,12 @@ impl Cluster {
                 read.level, read.because
             )));
         }
+        if read.consistency != self.spec.consistency {
+            return Err(Failure::Store(format!(
+                "the leader was set to consistency {}, and says {}: {}",
+                self.spec.consistency, read.consistency, read.because
+            )));
+        }
         Ok(EffectiveReplication { level: asked, ..read })
     }
 
@@ -232,6 +242,7 @@ impl Cluster {
             candidates: self.replicas().map(|node| (node.id, node.address.clone())).collect(),
             ways: self.ways.clone(),
             level: self.spec.replication,
+            consistency: self.spec.consistency,
             rule,
         };
         Box::pin(async { failover.carry_out().await.map(Some) })
@@ -239,7 +250,8 @@ impl Cluster {
 
     /// Has the leader wait for a replica no more that is lost. If nobody leads for so long, it is left as it is.
     pub(crate) fn do_without(&self, lost: MemberId) -> FailingOver {
-        let (target, level) = (self.target.clone(), self.spec.replication);
+        let (target, level, consistency) =
+            (self.target.clone(), self.spec.replication, self.spec.consistency);
         let leader = self.node(self.leader).map(|node| node.address.clone());
         let others: Vec<MemberId> = self.replicas().map(|node| node.id).filter(|id| *id != lost).collect();
         Box::pin(async move {
@@ -249,7 +261,7 @@ impl Cluster {
                 let told = async {
                     let store = open(&target, address, OpenOptions::default()).await?;
                     let leader = store.replica().ok_or_else(|| not_asked(lost))?;
-                    leader.acknowledge(level, &others).await
+                    leader.acknowledge(level, consistency, &others).await
                 };
                 let told = tokio::time::timeout(ASKING, Box::pin(told)).await;
                 if matches!(told, Ok(Ok(()))) || begun.elapsed() > CATCHING_UP {
@@ -283,14 +295,24 @@ impl Cluster {
     /// Waits, for a while, until every replica has all that the leader has. Only then does a leader answer with all of it: what waits
     /// for the confirmation of replicas is in its log, and nobody can read it there.
     pub(crate) async fn settle(&self) {
+        // whoever compares them says why not
+        let _ = self.caught_up().await;
+    }
+
+    /// Waits until every replica has all that the leader has, so that whoever reads there finds it.
+    ///
+    /// # Errors
+    /// One does not within a while, or does not answer.
+    pub(crate) async fn caught_up(&self) -> Result<(), Failure> {
+        let mut first = Ok(());
         for node in self.replicas() {
-            // whoever compares them says why not
-            let _ = self.caught_up(node).await;
+            first = first.and(self.has_caught_up(node).await.map_err(Failure::Store));
         }
+        first
     }
 
     /// Waits until a replica has all that the leader has now.
-    async fn caught_up(&self, node: &Node) -> Result<(), String> {
+    async fn has_caught_up(&self, node: &Node) -> Result<(), String> {
         let words = |why: &str| format!("{} could not be compared with the leader: {why}", node.id);
         let leader = self.replica(self.leader).map_err(|error| error.to_string())?;
         let there = standing(leader).await.map_err(|error| words(&error.to_string()))?.received;
@@ -353,7 +375,7 @@ impl Cluster {
         let truth = contents(self.leader).await?;
         let mut differing = Vec::new();
         for node in self.replicas() {
-            self.caught_up(node).await?;
+            self.has_caught_up(node).await?;
             if contents(node.id).await? != truth {
                 differing.push(node.id);
             }
@@ -407,6 +429,7 @@ struct Failover {
     candidates: Vec<(MemberId, Address)>,
     ways: BTreeMap<(MemberId, MemberId), Address>,
     level: Replication,
+    consistency: Consistency,
     rule: Promotion,
 }
 
@@ -436,9 +459,13 @@ impl Failover {
         let promoted = replica(&leader).ok_or("no replica answers")?;
         let words = |error: StoreError| error.to_string();
         // first: what it acknowledges as a leader must wait from the beginning
-        within(PATIENCE, "setting the replication", promoted.acknowledge(self.level, &others))
-            .await
-            .map_err(words)?;
+        within(
+            PATIENCE,
+            "setting the replication",
+            promoted.acknowledge(self.level, self.consistency, &others),
+        )
+        .await
+        .map_err(words)?;
         within(PATIENCE, "promoting a replica", promoted.promote()).await.map_err(words)?;
         let mut done = Promoted { leader, rule: self.rule, received, left_behind: Vec::new() };
         let ahead: Vec<MemberId> = done.ahead().collect();
@@ -551,8 +578,8 @@ mod tests {
         let needed = |nodes: u16, level, rule| {
             let candidates = (2..=nodes).map(|number| (server(number), Address::file("memory", "")));
             let target = Target { opener: &Nobody, address: None };
-            let ways = BTreeMap::new();
-            Failover { target, candidates: candidates.collect(), ways, level, rule }.needed()
+            let (ways, consistency) = (BTreeMap::new(), Consistency::Eventual);
+            Failover { target, candidates: candidates.collect(), ways, level, consistency, rule }.needed()
         };
         for (nodes, all) in [(2, 1), (3, 2), (4, 2), (5, 3), (7, 4)] {
             assert_eq!(needed(nodes, Replication::Quorum, Promotion::MostAdvanced), all, "{nodes}");

@@ -83,7 +83,9 @@ pub(crate) fn server_size(
     for cell in cells.iter().filter(|cell| cell.setting() == setting) {
         let workload = &workloads[cell.workload];
         let (spec, size) = (workload.spec(), workload.size(cell.clients, plan.trace));
-        held.add(spec.connections_of(cell.clients), spec.data.as_deref(), &size);
+        // whoever reads elsewhere has a connection for that to each member, the leader included
+        let own = if cell.reads.is_leader() { 1 } else { 2 };
+        held.add(own * spec.connections_of(cell.clients), spec.data.as_deref(), &size);
     }
     ServerSize { clients: held.connections, data_bytes: held.taken(OF_MEMORY) }
 }

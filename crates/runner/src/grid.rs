@@ -4,13 +4,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
 use acidtest_model::{
-    Address, Commands, Disruption, Durability, Encryption, Fault, Faults, Hosting, Lock, Moment, Promotion,
-    Replication, Role, Selector, StoreKind, Support,
+    Address, Commands, Consistency, Disruption, Durability, Encryption, Fault, Faults, Hosting, Lock, Moment,
+    Promotion, ReadPolicy, Reads, Replication, Role, Selector, StoreKind, Support,
 };
 use acidtest_observe::usable_cores;
 use acidtest_results::{ArrivalKind, CellResult, OPTIONS, Plan};
 use acidtest_workloads::{
-    Ramp, RunningService, Values, WORKLOADS, Workload, WorkloadKind, WorkloadSpec, guarantee::REPLICATION,
+    Guarantee, Ramp, RunningService, Values, WORKLOADS, Workload, WorkloadKind, WorkloadSpec,
+    guarantee::{CONSISTENCY, MONOTONIC_READS, READ_YOUR_WRITES, REPLICATION},
 };
 use serde_json::Value;
 
@@ -39,6 +40,8 @@ pub struct Cell {
     pub nodes: u32,
     /// What a cluster's acknowledgements wait for.
     pub replication: Replication,
+    /// How its clients read.
+    pub reads: ReadPolicy,
     /// Which replica is promoted when the leader is gone.
     pub promotion: Promotion,
     /// Whether members are to be cut off from each other.
@@ -74,7 +77,12 @@ impl Cell {
     /// The cluster that it is, if it has several nodes.
     fn cluster(&self) -> Option<ClusterSpec> {
         let nodes = u16::try_from(self.nodes).ok().filter(|nodes| *nodes > 1)?;
-        Some(ClusterSpec { nodes, replication: self.replication, linked: self.linked })
+        Some(ClusterSpec {
+            nodes,
+            replication: self.replication,
+            consistency: self.reads.consistency,
+            linked: self.linked,
+        })
     }
 
     /// The guarantees that it does without: those of its workload, and replication, where its trials have another member promoted and it
@@ -82,7 +90,18 @@ impl Cell {
     fn without(&self, spec: &WorkloadSpec, faults: &Faults) -> Vec<String> {
         let survives = self.replication.survives_promotion(self.promotion, self.nodes);
         let lost = (faults.promote() && !survives).then_some(REPLICATION.name);
-        spec.without(self.lock).into_iter().chain(lost).map(str::to_owned).collect()
+        let unseen = self.unseen(faults).iter().map(|guarantee| guarantee.name);
+        spec.without(self.lock).into_iter().chain(lost).chain(unseen).map(str::to_owned).collect()
+    }
+
+    /// The guarantees of reads that its replicas do without, although they are asked for: a member that comes back, or is promoted, may
+    /// show less than before. Where nothing is asked for, nothing is found.
+    fn unseen(&self, faults: &Faults) -> &'static [Guarantee] {
+        if self.reads.consistency == Consistency::Strong && !faults.is_none() {
+            &[CONSISTENCY, READ_YOUR_WRITES, MONOTONIC_READS]
+        } else {
+            &[]
+        }
     }
 
     /// Whether it has a hard lock that its store cannot keep by itself.
@@ -111,6 +130,9 @@ impl Cell {
             nodes: self.nodes,
             replication: self.replication,
             replication_read: None,
+            reads: self.reads.from,
+            route: self.reads.route,
+            consistency: self.reads.consistency,
             faults: faults.clone(),
             clients: self.clients,
             scheduled: spec.scheduled,
@@ -253,18 +275,24 @@ impl Grid {
                 let settings = levels.clone().flat_map(with_lock);
                 let clusters = clusters(plan, each);
                 let settings = settings.flat_map(|setting| encryptions.iter().map(move |tls| (setting, tls)));
-                for (((&durability, &lock), &tls), (nodes, replication)) in
-                    settings.flat_map(|setting| clusters.iter().map(move |cluster| (setting, *cluster)))
+                let settings =
+                    settings.flat_map(|setting| clusters.iter().map(move |cluster| (setting, *cluster)));
+                let policies = |nodes| policies(plan, nodes).into_iter();
+                for ((((&durability, &lock), &tls), (nodes, replication)), reads) in
+                    settings.flat_map(|setting| policies(setting.1.0).map(move |policy| (setting, policy)))
                 {
-                    let able = check(each, spec, durability, lock);
-                    let able = able.and_then(|()| check_tls(each, spec, tls));
-                    if let Err(why) = able.and_then(|()| check_replication(each, nodes, replication)) {
+                    let able = check(each, spec, durability, lock)
+                        .and_then(|()| check_tls(each, spec, tls))
+                        .and_then(|()| check_replication(each, nodes, replication))
+                        .and_then(|()| check_reads(each, spec, (nodes, replication), reads));
+                    if let Err(why) = able {
                         refused.lacking.insert(why);
                         continue;
                     }
                     let fits = check_embedded(spec, each, durability)
                         .and_then(|()| check_others_table(spec, each, &plan.namespace))
-                        .and_then(|()| check_cluster(each, plan, spec, durability, (nodes, replication)));
+                        .and_then(|()| check_cluster(each, plan, spec, durability, (nodes, replication)))
+                        .and_then(|()| check_read_workload(spec, lock, reads));
                     if let Err(why) = fits {
                         refused.unfit.insert(why);
                         continue;
@@ -278,6 +306,7 @@ impl Grid {
                             continue;
                         }
                         let possible = check_members(faults, each, nodes)
+                            .and_then(|()| check_left_to_read(faults, nodes, reads))
                             .and_then(|()| check_faults(faults, each, plan, spec, lock));
                         if let Err(why) = possible {
                             refused.unfit.insert(why);
@@ -290,6 +319,7 @@ impl Grid {
                             tls,
                             nodes,
                             replication,
+                            reads,
                             promotion: plan.promote,
                             linked: nodes > 1 && faults.cut(),
                             lock,
@@ -525,6 +555,97 @@ fn check_replication(target: &Target, nodes: u32, level: Replication) -> Result<
             Err(lacks(kind, "replication", level.name(), why, has))
         }
     }
+}
+
+/// How clients read from so many nodes, as the plan says. Where only the leader answers, there is neither a route nor a level of
+/// consistency.
+fn policies(plan: &Plan, nodes: u32) -> Vec<ReadPolicy> {
+    let asked = if nodes == 1 { &[Reads::Leader][..] } else { &plan.reads };
+    let mut all = Vec::new();
+    for &from in asked {
+        if from.is_leader() {
+            all.push(ReadPolicy::default());
+            continue;
+        }
+        for &route in &plan.route {
+            all.extend(plan.consistency.iter().map(|&consistency| ReadPolicy { from, route, consistency }));
+        }
+    }
+    all
+}
+
+/// Whether replicas of the store can be read as asked; the error is the reason why not.
+fn check_reads(
+    target: &Target,
+    spec: &WorkloadSpec,
+    (nodes, replication): (u32, Replication),
+    reads: ReadPolicy,
+) -> Result<(), String> {
+    let name = target.kind().name;
+    if reads.is_leader() {
+        return Ok(());
+    }
+    let Some(replicas) = target.kind().replica_reads else {
+        return Err(format!("{name} is not read at replicas here: leave --reads {} out", reads.from));
+    };
+    if let Some(level) = spec.isolation.filter(|level| !replicas.isolation.contains(level)) {
+        let has: Vec<&str> = replicas.isolation.iter().map(|level| level.name()).collect();
+        return Err(format!(
+            "replicas of {name} have no isolation {}: leave --reads {} out, or ask for default, {}",
+            level.name(),
+            reads.from,
+            has.join(", ")
+        ));
+    }
+    if reads.consistency == Consistency::Eventual {
+        return Ok(());
+    }
+    let (least, how) = replicas
+        .strong
+        .map_err(|why| format!("{name} has no consistency strong: {why}; leave --consistency strong out"))?;
+    // of two nodes, a majority is all of them
+    let is_enough = replication >= least || (nodes == 2 && replication == Replication::Quorum);
+    if is_enough {
+        return Ok(());
+    }
+    Err(format!(
+        "--consistency strong of {name} ({how}) needs --replication {least}: with {replication}, a write may be \
+         acknowledged before the replica that is read has applied it"
+    ))
+}
+
+/// Whether there are reads of the workload that replicas may answer, and whose age can be told; the error is the reason why not.
+fn check_read_workload(spec: &WorkloadSpec, lock: Lock, reads: ReadPolicy) -> Result<(), String> {
+    if reads.is_leader() {
+        return Ok(());
+    }
+    spec.replica_reads.clone().map_err(|why| format!("--reads {}: {why}", reads.from))?;
+    if spec.decides && !lock.promises() {
+        return Err(format!(
+            "--reads {} with --lock none: without a lock two updates may write the same version, and nobody can tell how old a read is; \
+             ask for --lock native",
+            reads.from
+        ));
+    }
+    Ok(())
+}
+
+/// Whether some member is left to be read from whatever the faults do; the error is the reason why not.
+fn check_left_to_read(faults: &Faults, nodes: u32, reads: ReadPolicy) -> Result<(), String> {
+    let is_taken = |fault: &&Fault| fault.may_promote() || fault.disruption == Disruption::Lose;
+    let moments = faults.0.iter().filter(is_taken).map(|fault| match fault.moment {
+        Moment::At(_) => 1,
+        Moment::Drawn(times) => times,
+    });
+    let taken: u32 = moments.sum();
+    if reads.from == Reads::Replica && taken > 0 && taken + 1 >= nodes {
+        return Err(format!(
+            "--fault {faults} leaves a leader alone, of {nodes} nodes, and --reads replica has none to read from: ask for --nodes {}, \
+             or --reads any",
+            taken + 2
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the cell can be that of a cluster; the error is the reason why not.

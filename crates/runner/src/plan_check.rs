@@ -441,7 +441,14 @@ pub fn check_effect(
 }
 
 /// The options of clusters that have no effect on any cell.
-fn of_clusters(grid: &Grid, used: &[&Target]) -> [Row; 3] {
+fn of_clusters(grid: &Grid, used: &[&Target]) -> [Row; 6] {
+    let no_replicas = if used.iter().all(|target| target.address.is_some()) {
+        "your own server is read where it is written: acidtest reads at replicas of clusters that it starts"
+    } else if used.iter().all(|target| target.kind().replica_reads.is_none()) {
+        "acidtest starts no replicas of this store"
+    } else {
+        "one node has no replicas to read from: ask for --nodes 3"
+    };
     [
         (
             "nodes",
@@ -452,6 +459,17 @@ fn of_clusters(grid: &Grid, used: &[&Target]) -> [Row; 3] {
             "replication",
             grid.cells.iter().all(|cell| cell.nodes == 1),
             "one node replicates to nobody: ask for --nodes 3",
+        ),
+        ("reads", grid.cells.iter().all(|cell| cell.nodes == 1), no_replicas),
+        (
+            "route",
+            grid.cells.iter().all(|cell| cell.reads.is_leader()),
+            "all reads go to the leader: ask for --reads replica or any",
+        ),
+        (
+            "consistency",
+            grid.cells.iter().all(|cell| cell.reads.is_leader()),
+            "no replica is read: ask for --reads replica or any",
         ),
         (
             "promote",

@@ -11,8 +11,8 @@ use std::{
 use acidtest_engine::Extent;
 use acidtest_lab::Lab;
 use acidtest_model::{
-    Disruption, EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
-    count, figure::nanoseconds,
+    Disruption, EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, ReadPolicy, Role, Secret,
+    Support, TLS_HOW, count, figure::nanoseconds,
 };
 use acidtest_observe::{filesystem, machine, writes_to_disks};
 use acidtest_results::{
@@ -467,6 +467,18 @@ impl<'e> Runner<'_, 'e> {
         opened
     }
 
+    /// Notes what the settings of a cell's cluster amount to, if it is one. Where replicas are read, they have all of the data then.
+    async fn read_replication(
+        &mut self,
+        instance: &Instance,
+        cell: usize,
+        reads: ReadPolicy,
+    ) -> Result<(), Failure> {
+        let Some(cluster) = instance.cluster() else { return Ok(()) };
+        self.state.note_replication(cell, cluster.replication().await?)?;
+        if reads.is_leader() { Ok(()) } else { cluster.caught_up().await }
+    }
+
     /// Loads the data or takes over those of an earlier trial, drives the clients, reads the final state back, audits
     /// it, and unloads the data.
     async fn trial_on(&mut self, instance: &mut Instance, due: Due) -> Result<TrialResult, Failure> {
@@ -483,6 +495,7 @@ impl<'e> Runner<'_, 'e> {
             trace: self.plan.trace,
             reusable: earlier.as_ref().map(|earlier| earlier.reusable.clone()),
             mark: mark(self.state.run()),
+            reads: cell.reads,
             ..TrialSetup::new(cell.lock, seed, cell.clients)
         };
         let (place, left_by, evicted) = self.place(earlier, instance).await;
@@ -513,9 +526,7 @@ impl<'e> Runner<'_, 'e> {
         let settings = self.read_settings(&trial, instance, &cell).await?;
         let forgets = self.forgets(&trial, &settings, &cell);
         self.state.note_settings(index, &settings, forgets)?;
-        if let Some(cluster) = instance.cluster() {
-            self.state.note_replication(index, cluster.replication().await?)?;
-        }
+        self.read_replication(instance, index, cell.reads).await?;
         let spec = self.workloads[cell.workload].spec();
         let blocks = instance.store().blocking() && instance.host().is_none() && !trial.has_gateway();
         let mut load = cell.load(self.plan, spec, blocks, seed);
@@ -539,7 +550,8 @@ impl<'e> Runner<'_, 'e> {
             driven.resources.limit_written();
         }
         self.state.note_round_trip(index, instance.round_trip);
-        let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
+        let AuditResult { mut audit, reusable, limits, size, staleness } =
+            trial.audit(instance, &driven, watcher).await;
         let suspected = suspicion(instance, &driven, &evicted).await?;
         judge_ends(&mut audit, &trial, (instance, suspected), &driven, &settings, (&without, forgets));
         // data of which something was evicted is of no use to a later trial
@@ -557,6 +569,7 @@ impl<'e> Runner<'_, 'e> {
         result.gauge = driven.gauge;
         result.limits = limits;
         result.size = size;
+        result.staleness = staleness;
         if driven.crashed {
             // what earlier trials left was proved of a server that has ended since
             instance.earlier.clear();
@@ -710,7 +723,9 @@ fn judge_ends(
     (without, forgets): (&[String], bool),
 ) {
     let keeps = trial.durability_of(Role::Server, settings);
-    if instance.judge_restarts(audit, keeps, without, suspected) {
+    let has_restarted = instance.judge_restarts(audit, keeps, without, suspected);
+    audit.doubt_reads(without);
+    if has_restarted {
         return;
     }
     if driven.injected.iter().any(Injected::has_split) {

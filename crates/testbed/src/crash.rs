@@ -201,6 +201,7 @@ impl Victim {
             tls: Encryption::Off,
             nodes: 1,
             replication: acidtest_model::Replication::None,
+            reads: acidtest_model::ReadPolicy::default(),
             promotion: acidtest_model::Promotion::default(),
             linked: false,
             lock,

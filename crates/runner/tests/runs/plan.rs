@@ -1,7 +1,8 @@
 //! The plan's check, on stores whose rows of the matrix say what they lack.
 
 use acidtest_model::{
-    CellRequest, Durability, Hosting, IdleOption, Lock, Promotion, Replication, Span, StoreKind, Support,
+    CellRequest, Consistency, Durability, Hosting, IdleOption, Isolation, Lock, Promotion, ReadPolicy, Reads,
+    ReplicaReads, Replication, Route, Span, StoreKind, Support,
 };
 
 use crate::told::{Teller, plan};
@@ -313,4 +314,153 @@ fn what_a_cluster_cannot_have_is_refused_with_what_would_do() {
         refused(&plan, targets, words);
     }
     checked(&clustered(&[3], &[Async], "kill:minority@1s"), &targets).unwrap();
+}
+
+/// Records that are read at the replicas of a store whose reads can be strong, from replication *all* on.
+fn read_at(reads: &[Reads], route: &[Route], consistency: &[Consistency]) -> Plan {
+    Plan {
+        workload: "records".to_owned(),
+        reads: reads.to_vec(),
+        route: route.to_vec(),
+        consistency: consistency.to_vec(),
+        durability: vec![Durability::Disk],
+        ..clustered(&[3], &[Replication::All], "none")
+    }
+}
+
+fn with_readers() -> StoreKind {
+    StoreKind {
+        replication: &[
+            (Replication::Async, Support::Yes("it waits for nobody")),
+            (Replication::Quorum, Support::Yes("it waits for a majority")),
+            (Replication::All, Support::Yes("it waits for everybody")),
+        ],
+        durability: &[(Durability::Disk, Support::Yes("it syncs"))],
+        replica_reads: Some(&ReplicaReads {
+            isolation: &[Isolation::ReadCommitted],
+            strong: Ok((Replication::All, "apply=yes")),
+        }),
+        ..replicated()
+    }
+}
+
+/// How each cell reads, and the guarantees of reads that it does without.
+fn read_cells(plan: &Plan) -> Vec<(ReadPolicy, Vec<String>)> {
+    let target = Teller::of(with_readers()).target();
+    let grid = checked(plan, std::slice::from_ref(&target)).unwrap();
+    let of_cell = |cell: &Cell| {
+        let (spec, faults) = (grid.workloads[cell.workload].spec(), &grid.faults[cell.faults]);
+        (cell.reads, cell.unmade(&target, spec, faults).without)
+    };
+    grid.cells.iter().map(of_cell).collect()
+}
+
+#[test]
+fn where_the_leader_answers_there_is_neither_a_route_nor_a_consistency() {
+    use Consistency::{Eventual, Strong};
+    let plan =
+        read_at(&[Reads::Leader, Reads::Replica], &[Route::Pinned, Route::Spread], &[Eventual, Strong]);
+    let all = ["consistency", "read-your-writes", "monotonic-reads"];
+    let replica = |route, consistency| ReadPolicy { from: Reads::Replica, route, consistency };
+    let expected = [
+        ReadPolicy::default(),
+        replica(Route::Pinned, Eventual),
+        replica(Route::Pinned, Strong),
+        replica(Route::Spread, Eventual),
+        replica(Route::Spread, Strong),
+    ];
+    assert_eq!(read_cells(&plan), expected.map(|reads| (reads, Vec::new())));
+    // one node is read where it is written
+    let alone = Plan { nodes: vec![1, 3], ..read_at(&[Reads::Any], &[Route::Pinned], &[Eventual]) };
+    let reads: Vec<Reads> = read_cells(&alone).into_iter().map(|(policy, _)| policy.from).collect();
+    assert_eq!(reads, [Reads::Leader, Reads::Any]);
+    // a member that comes back, or takes over, may show less than before
+    for fault in ["kill:replica-1@1s", "lose:leader@1s", "pause:leader@1s:1s"] {
+        let plan = Plan {
+            faults: vec![fault.parse().unwrap()],
+            ..read_at(&[Reads::Any], &[Route::Pinned], &[Strong])
+        };
+        assert_eq!(read_cells(&plan)[0].1, all, "{fault}");
+    }
+}
+
+#[test]
+fn reads_that_no_replica_answers_are_refused_with_what_would_do() {
+    use Consistency::{Eventual, Strong};
+    let targets = [Teller::of(with_readers()).target()];
+    let unread = [Teller::of(StoreKind { replica_reads: None, ..with_readers() }).target()];
+    let replica = |consistency| read_at(&[Reads::Replica], &[Route::Pinned], &[consistency]);
+    let eventual = || replica(Eventual);
+    let with = |values: serde_json::Value| Plan {
+        parameters: values
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        ..eventual()
+    };
+    for (plan, targets, words) in [
+        (eventual(), &unread, &["is not read at replicas here", "leave --reads replica out"][..]),
+        (
+            Plan { nodes: vec![1], replication: vec![Replication::Async], ..eventual() },
+            &targets,
+            &["--reads has no effect"],
+        ),
+        (
+            read_at(&[Reads::Leader], &[Route::Spread], &[Eventual]),
+            &targets,
+            &["--route has no effect", "--reads replica"],
+        ),
+        (read_at(&[Reads::Leader], &[Route::Pinned], &[Strong]), &targets, &["--consistency has no effect"]),
+        (
+            Plan { replication: vec![Replication::Quorum], ..replica(Strong) },
+            &targets,
+            &["needs --replication all", "apply=yes", "before the replica that is read has applied it"],
+        ),
+        (
+            Plan { workload: "inventory".to_owned(), ..eventual() },
+            &targets,
+            &["only the workload records is read"],
+        ),
+        (Plan { locks: vec![Lock::None], ..eventual() }, &targets, &["without a lock", "--lock native"]),
+        (with(serde_json::json!({ "mix": "update:1" })), &targets, &["no reads of its own", "--mix b"]),
+        (
+            with(serde_json::json!({ "mix": "a", "transaction": 4 })),
+            &targets,
+            &["is the leader's", "--mix c"],
+        ),
+        (
+            with(serde_json::json!({ "isolation": "serializable" })),
+            &targets,
+            &["no isolation serializable", "read-committed"],
+        ),
+        (
+            Plan { faults: vec!["lose:leader@1s+lose:replica-1@2s".parse().unwrap()], ..eventual() },
+            &targets,
+            &["leaves a leader alone, of 3 nodes", "--nodes 4, or --reads any"],
+        ),
+        (
+            Plan { nodes: vec![2], faults: vec!["lose:leader@1s".parse().unwrap()], ..eventual() },
+            &targets,
+            &["leaves a leader alone", "--nodes 3, or --reads any"],
+        ),
+    ] {
+        refused(&plan, targets, words);
+    }
+    let own = [Teller::of(with_readers()).at("db.example")];
+    let of_own = Plan { durability: Plan::of("records").durability, ..eventual() };
+    refused(
+        &Plan { nodes: vec![1], replication: vec![Replication::Async], ..of_own },
+        &own,
+        &["your own server is read"],
+    );
+    let single = Plan { nodes: vec![1], replication: vec![Replication::Async], ..eventual() };
+    refused(&single, &unread, &["starts no replicas of this store"]);
+    // of two nodes, a majority is both
+    let two = Plan { nodes: vec![2], replication: vec![Replication::Quorum], ..replica(Strong) };
+    checked(&two, &targets).unwrap();
+    checked(&with(serde_json::json!({ "mix": "c", "transaction": 4 })), &targets).unwrap();
+    checked(&Plan { locks: Plan::of("records").locks, ..with(serde_json::json!({ "mix": "d" })) }, &targets)
+        .unwrap();
 }
