@@ -3,8 +3,11 @@
 
 use std::{fmt, sync::Arc};
 
-use acidtest_model::{Promotion, Replication};
-use acidtest_workloads::{Attempt, Fault, guarantee::REPLICATION};
+use acidtest_model::{Consistency, Promotion, Replication};
+use acidtest_workloads::{
+    Attempt, Fault,
+    guarantee::{CONSISTENCY, MONOTONIC_READS, READ_YOUR_WRITES, REPLICATION},
+};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -106,6 +109,18 @@ pub enum Bug {
     SplitBrain,
     /// Answers reads at a leader that another one was promoted over, after the cluster is said to be whole: nobody fenced it.
     StaleLeader,
+    /// Answers a read at a replica that has not applied all that was acknowledged before, although it was to wait for that.
+    LagBehind,
+    /// Answers a client at a replica without the last write of its own, although that was acknowledged.
+    HideOwn,
+    /// Answers a client at a replica with an older version of a record than it has answered it with before.
+    GoBack,
+    /// Shows at a replica what the leader has not committed, and never does.
+    ShowUncommitted,
+    /// Has half of a record at a replica until that is written again.
+    TearAtReplica,
+    /// Lacks a record at a replica until that is written again.
+    LackAtReplica,
 }
 
 impl Bug {
@@ -210,6 +225,18 @@ impl Bug {
     /// replica that has less than others, [`Bug::LoseClient`] that of one that some clients' writes never reached.
     pub const IN_A_CLUSTER: [Self; 2] = [Self::SplitBrain, Self::StaleLeader];
 
+    /// What a cluster may do besides whose replicas answer reads, of which everybody is promised to see what was acknowledged.
+    pub const OF_STRONG_REPLICAS: [Self; 3] = [Self::LagBehind, Self::HideOwn, Self::GoBack];
+
+    /// What a cluster may do besides whose replicas answer reads, whatever these are promised to see.
+    pub const OF_REPLICAS: [Self; 3] = [Self::ShowUncommitted, Self::TearAtReplica, Self::LackAtReplica];
+
+    /// Whether the bug shows only at replicas that are read.
+    #[must_use]
+    pub fn strikes_at_replicas(self) -> bool {
+        Self::OF_STRONG_REPLICAS.contains(&self) || Self::OF_REPLICAS.contains(&self)
+    }
+
     /// Whether the bug shows only once the store was killed. It then strikes at every kill.
     #[must_use]
     pub fn strikes_at_a_kill(self) -> bool {
@@ -264,9 +291,16 @@ impl Bug {
             Self::ForgetHeld => "is killed, forgets what was handed out",
             Self::SplitBrain => "is cut off, acknowledges what nobody else has",
             Self::StaleLeader => "was promoted over, answers all the same",
+            Self::LagBehind => "answers at a replica that lags",
+            Self::HideOwn => "hides a client's own write at a replica",
+            Self::GoBack => "goes back at a replica",
+            Self::ShowUncommitted => "shows what is never committed",
+            Self::TearAtReplica => "has half of a record at a replica",
+            Self::LackAtReplica => "lacks a record at a replica",
         }
     }
 }
+
 /// Which faults a store has, and how often. A correct store may do all of this except the bug. Every share is a
 /// fraction of operations, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -308,6 +342,10 @@ pub struct Faults {
     /// *async* it need not have the last writes, nor any that a leader took that was cut off.
     #[serde(skip_serializing_if = "is_none")]
     pub replication: Replication,
+    /// What reads at replicas are promised to see, where two of these follow the leader and answer reads of records: each some commits
+    /// behind at the level [eventual](Consistency::Eventual), at once at the level [strong](Consistency::Strong).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<Consistency>,
     /// Whether the leader of a cluster that is cut off goes on answering reads after another was promoted, of which it knows nothing.
     #[serde(skip_serializing_if = "is_not")]
     pub reads_cut_off: bool,
@@ -357,6 +395,7 @@ impl Faults {
         }
         let loses = self.bug.is_some_and(Bug::strikes_at_a_kill);
         let is_of_cluster = self.bug.is_some_and(|bug| Bug::IN_A_CLUSTER.contains(&bug));
+        let is_strong = self.replicas == Some(Consistency::Strong);
         let meaningless = [
             (
                 matches!(self.replication, Replication::Semi | Replication::All),
@@ -382,6 +421,22 @@ impl Faults {
             (
                 is_of_cluster && self.replication != Replication::Quorum,
                 "this bug is one of a cluster: set replication to quorum",
+            ),
+            (
+                self.replicas.is_some() && self.outages && !self.is_cluster(),
+                "a server that has replicas is one of a cluster: set replication, or leave out outages",
+            ),
+            (
+                is_strong && self.replication == Replication::Async,
+                "at async no replica need have what was acknowledged: set replicas to eventual",
+            ),
+            (
+                self.replicas.is_none() && self.bug.is_some_and(Bug::strikes_at_replicas),
+                "this bug is one of replicas that are read: set replicas",
+            ),
+            (
+                !is_strong && self.bug.is_some_and(|bug| Bug::OF_STRONG_REPLICAS.contains(&bug)),
+                "at eventual this is no bug: set replicas to strong",
             ),
         ];
         if let Some((_, why)) = meaningless.into_iter().find(|(is, _)| *is) {
@@ -424,12 +479,24 @@ impl Faults {
         Self { outages: true, replication, ..Self::default() }
     }
 
+    /// A correct store whose replicas answer reads.
+    #[must_use]
+    pub fn replicas(consistency: Consistency) -> Self {
+        Self { replicas: Some(consistency), ..Self::default() }
+    }
+
     /// The same faults with this bug in one of 20 operations, or at every kill; in a cluster, where it is a bug of that.
     #[must_use]
     pub fn with(self, bug: Bug) -> Self {
         let faults = Self { bug: Some(bug), every: 20, ..self };
         if Bug::IN_A_CLUSTER.contains(&bug) {
             return Self { outages: true, replication: Replication::Quorum, ..faults };
+        }
+        if Bug::OF_STRONG_REPLICAS.contains(&bug) {
+            return Self { replicas: Some(Consistency::Strong), ..faults };
+        }
+        if Bug::OF_REPLICAS.contains(&bug) {
+            return Self { replicas: faults.replicas.or(Some(Consistency::Eventual)), ..faults };
         }
         Self { outages: self.outages || bug.strikes_at_a_kill(), ..faults }
     }
@@ -445,6 +512,14 @@ impl Faults {
     pub fn without(&self) -> Option<&'static str> {
         let survives = self.replication.survives_promotion(Promotion::MostAdvanced, NODES);
         (self.is_cluster() && !survives).then_some(REPLICATION.name)
+    }
+
+    /// The guarantees that reads at replicas do without: while leaders are lost, a client may be answered by one and then by another
+    /// that has less.
+    #[must_use]
+    pub fn without_at_replicas(&self) -> &'static [&'static str] {
+        const OF_READS: [&str; 3] = [CONSISTENCY.name, READ_YOUR_WRITES.name, MONOTONIC_READS.name];
+        if self.replicas.is_some() && self.outages { &OF_READS } else { &[] }
     }
 }
 
@@ -470,6 +545,7 @@ impl fmt::Display for Faults {
                 self.is_cluster(),
                 &format!("a cluster, replication {}, leaders lost", self.replication.name()),
             ),
+            self.replicas.map(|consistency| format!("replicas that are read, consistency {consistency}")),
             is(self.reads_cut_off, "which answer reads when cut off"),
             is(self.unasked, "which nobody is told of"),
             is(self.fails_over, "and then another server"),

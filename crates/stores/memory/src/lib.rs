@@ -44,6 +44,7 @@ use acidtest_workloads::{
 pub use faults::{Bug, Faults};
 pub use interactive::Anomaly;
 pub use null::Null;
+pub use witness::KnownStaleness;
 use world::{World, locked};
 
 const NOTHING_KEPT: Support = Support::No("nothing is kept on disk");
@@ -79,6 +80,7 @@ pub const KIND: StoreKind = StoreKind {
     refresh: NO_REFRESH,
     tls: acidtest_model::NO_NETWORK,
     replication: &[],
+    replica_reads: None,
     lock_service: false,
     processes: Support::No("it is the memory of one process"),
     durability_of_data: false,
@@ -260,6 +262,12 @@ impl Memory {
             + logs.map_or(0, |table| table.shown())
             + parcels.map_or(0, |table| table.shown())
             + transactions.map_or(0, |table| table.shown())
+    }
+
+    /// How old the reads of a trial of the records were, as far as it is known beyond doubt; to be asked like [`Memory::shown`].
+    #[must_use]
+    pub fn staleness(&self, place: &Place) -> KnownStaleness {
+        self.records_of(place).map_or_else(KnownStaleness::default, |table| table.staleness())
     }
 
     /// The last events on all connections, at most 20,000, oldest first; empty unless [`Watch::recorded`] is set.

@@ -1,5 +1,7 @@
 //! The records workload in memory.
 
+mod replicas;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
@@ -14,8 +16,8 @@ use acidtest_model::{Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, LoadProgress, Place,
     records::{
-        self, Action, Answer, Connector, Fields, Layout, Operations, RecordVisitor, RecordsStore, Request,
-        Requirements, Scenario, key_name, tag_of,
+        self, Action, Answer, Connector, Fields, Layout, Operations, Reader, RecordVisitor, RecordsStore,
+        Request, Requirements, Scenario, key_name, tag_of,
     },
 };
 use rand::RngExt;
@@ -27,9 +29,11 @@ use crate::{
     faults::Plant,
     gone,
     sides::{Replicated, Side, Sides},
-    witness::{self, RecordVersion, Records as Witness},
-    world::{Link, World, locked},
+    witness::{self, Asked, KnownStaleness, RecordVersion, Records as Witness, Stage},
+    world::{Link, SERVERS, World, locked},
 };
+
+use replicas::Log;
 
 /// Number of latches for the hard lock mode. Each guards the records whose keys hash to it.
 const LATCHES: usize = 256;
@@ -41,8 +45,12 @@ pub(crate) struct Table {
     state: Sides<State>,
     latches: Vec<tokio::sync::Mutex<()>>,
     witness: Mutex<Witness>,
+    /// How many clients there were.
+    clients: AtomicU64,
     /// Violations that an audit must see in the last trial over these records, counted when its final state was read.
     shown: AtomicU64,
+    /// How old the reads of that trial were, as the witness knows.
+    staleness: Mutex<KnownStaleness>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -56,6 +64,17 @@ struct State {
     commits: u64,
     /// What was written since the last kill.
     journal: Option<Journal<Vec<RowChange>>>,
+    /// What replicas have of it; none where they are not read.
+    log: Log,
+    has_replicas: bool,
+}
+
+/// What a trial that begins now comes from.
+fn stage(world: &World) -> Stage {
+    let Faults { replicas, outages, conflicts, .. } = world.faults;
+    // the store cannot tell a read that is tried again from the next one of the same record
+    let is_plain = !outages && conflicts == 0.0;
+    Stage { exact: world.exact, promised: replicas, epoch: world.situation().begun, is_plain }
 }
 
 /// A row that was written: its key, its version, and the row before, if there was one.
@@ -72,17 +91,25 @@ struct Row {
     bytes: Arc<[u8]>,
     /// The version and the fields before the last update, for bugs that read them.
     before: Option<(u64, Arc<[u8]>)>,
+    /// The client that wrote it, where that is known.
+    writer: Option<u64>,
 }
 
 impl Row {
     fn new(fields: &Fields) -> Self {
-        Self { version: 0, bytes: bytes(fields.iter()), before: None }
+        Self { version: 0, bytes: bytes(fields.iter()), before: None, writer: None }
     }
 
     /// The row after an update: with these fields, the next version, and the present ones kept as `before`.
     fn updated(&self, fields: &Fields) -> Self {
         let before = Some((self.version, Arc::clone(&self.bytes)));
-        Self { version: self.version + 1, bytes: bytes(fields.iter()), before }
+        Self { version: self.version + 1, bytes: bytes(fields.iter()), before, writer: None }
+    }
+
+    /// The row before the last update; none if there was none.
+    fn earlier(&self) -> Option<Self> {
+        let (version, bytes) = self.before.clone()?;
+        Some(Self { version, bytes, before: None, writer: None })
     }
 }
 
@@ -144,12 +171,19 @@ impl Table {
         self.shown.load(Relaxed)
     }
 
+    /// How old the reads were in the trial whose final state was read last.
+    pub(crate) fn staleness(&self) -> KnownStaleness {
+        *locked(&self.staleness)
+    }
+
     /// Counts the violations of the trial that is over, and starts a new witness from the records that it left, as
     /// another trial may reuse them.
-    fn turn(&self, state: &State) {
+    fn turn(&self, state: &State, world: &World) {
         let mut witness = locked(&self.witness);
-        self.shown.store(witness.shown(state.told(&self.layout)), Relaxed);
-        *witness = Witness::over(state.told(&self.layout), witness.is_exact());
+        let shown = witness.shown(state.told(&self.layout), world.situation().begun);
+        self.shown.store(shown, Relaxed);
+        *locked(&self.staleness) = witness.staleness();
+        *witness = Witness::over(state.told(&self.layout), stage(world));
     }
 }
 
@@ -163,6 +197,9 @@ impl Replicated for State {
     /// A write stays that later ones were made upon.
     fn forget(&mut self) {
         let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Vec::len));
+        if forgotten.as_ref().is_some_and(|forgotten| !forgotten.is_empty()) {
+            self.log.restart();
+        }
         for forgotten in forgotten.into_iter().flatten() {
             let whole = matches!(forgotten, Forgotten::Whole(_));
             let (Forgotten::Whole(changes) | Forgotten::Half(changes)) = forgotten;
@@ -177,6 +214,10 @@ impl Replicated for State {
                 }
             }
         }
+    }
+
+    fn promote(&mut self) {
+        self.log.promote();
     }
 }
 
@@ -210,14 +251,20 @@ impl State {
         if staged.inserted.iter().any(|key| self.rows.contains_key(key)) {
             return Attempt::Refused;
         }
-        self.commits += u64::from(!staged.written.is_empty());
-        if let Some(journal) = self.journal.as_mut().filter(|_| !staged.written.is_empty()) {
+        if !staged.written.is_empty() {
+            self.commits += 1;
             let change = |(key, row): (&String, &Row)| RowChange {
                 key: key.clone(),
                 version: row.version,
                 before: self.rows.get(key).cloned(),
             };
-            journal.note(connection, staged.written.iter().map(change).collect());
+            let changes = || staged.written.iter().map(change).collect();
+            if self.has_replicas {
+                self.log.note(changes());
+            }
+            if let Some(journal) = &mut self.journal {
+                journal.note(connection, changes());
+            }
         }
         self.rows.extend(staged.written);
         self.doubles.extend(staged.doubles);
@@ -367,7 +414,11 @@ impl RecordsStore for Memory {
         layout: &'a Layout,
         loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
-        let mut state = State { journal: Some(Journal::new(&self.world)), ..State::default() };
+        let mut state = State {
+            journal: Some(Journal::new(&self.world)),
+            has_replicas: self.world.faults.replicas.is_some(),
+            ..State::default()
+        };
         let mut fields = Fields::default();
         for number in 0..layout.records {
             layout.fill(number, &mut fields);
@@ -375,16 +426,17 @@ impl RecordsStore for Memory {
             loaded.add(1);
         }
         let latches = (0..LATCHES).map(|_| tokio::sync::Mutex::default()).collect();
-        let witness = Mutex::new(Witness::over(state.told(layout), self.world.exact));
-        let (state, shown) = (Sides::new(&self.world, state), AtomicU64::new(0));
-        let table = Arc::new(Table { layout: *layout, state, latches, witness, shown });
+        let witness = Mutex::new(Witness::over(state.told(layout), stage(&self.world)));
+        let (state, clients) = (Sides::new(&self.world, state), AtomicU64::new(0));
+        let (shown, staleness) = (AtomicU64::new(0), Mutex::default());
+        let table = Arc::new(Table { layout: *layout, state, latches, witness, clients, shown, staleness });
         locked(&self.records).insert(place.object("records"), table);
         Box::pin(async { Ok(()) })
     }
 
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let table = self.records_of(place);
-        records::task(MemoryConnector { table, wanted: *wanted, world: Arc::clone(&self.world) }, scenario)
+        records::task(MemoryConnector::new(table, *wanted, &self.world), scenario)
     }
 
     fn state<'a>(
@@ -396,8 +448,9 @@ impl RecordsStore for Memory {
         Box::pin(async move {
             let doing = "reading the final records";
             let table = self.records_of(place).ok_or_else(|| gone(doing, "they were never loaded"))?;
-            let state = table.settled(&self.world);
-            table.turn(&state);
+            let mut state = table.settled(&self.world);
+            table.turn(&state, &self.world);
+            state.log.restart();
             self.is_there(doing)?;
             for (key, (version, tag)) in state.told(layout) {
                 each(key, version, tag);
@@ -416,15 +469,39 @@ struct MemoryConnector {
     table: Option<Arc<Table>>,
     wanted: Requirements,
     world: Arc<World>,
+    /// The client's number.
+    client: u64,
+    begun: Arc<Mutex<Begun>>,
+}
+
+/// The last operation's requests with what was known when it was first tried, and the epoch of that, if it conflicted and may be tried again: on another
+/// connection, if its client reads from several servers.
+type Begun = Option<(Vec<witness::Request>, Option<u64>)>;
+
+impl MemoryConnector {
+    fn new(table: Option<Arc<Table>>, wanted: Requirements, world: &Arc<World>) -> Self {
+        let client = table.as_ref().map_or(0, |table| table.clients.fetch_add(1, Relaxed));
+        Self { table, wanted, world: Arc::clone(world), client, begun: Arc::default() }
+    }
+
+    fn connection(&self, open: impl FnOnce(Plant) -> Result<Link, String>) -> Result<Connection, String> {
+        let table = self.table.clone().ok_or("the records were never loaded")?;
+        let plant = || Plant::new(&self.world, self.world.faults);
+        let link = open(plant())?;
+        let (wanted, connection, leader) = (self.wanted, link.number, link.leader());
+        let (owner, begun) = (self.client, Arc::clone(&self.begun));
+        let store = Client { table, wanted, plant: plant(), connection, owner, leader };
+        Ok(Connection { link, store, begun, leads: None })
+    }
 }
 
 /// A client's connection: the simulated network and the store behind it.
 struct Connection {
     link: Link,
     store: Client,
-    /// The last operation's requests with what was known when it was first tried, if it conflicted and may be tried
-    /// again.
-    begun: Option<Vec<witness::Request>>,
+    begun: Arc<Mutex<Begun>>,
+    /// Of one for reads at any server, whether that led when it was opened.
+    leads: Option<bool>,
 }
 
 /// The store's side of one client's connection.
@@ -434,6 +511,8 @@ struct Client {
     plant: Plant,
     /// The connection's number.
     connection: u64,
+    /// The client's.
+    owner: u64,
     /// The number of the leader that answers.
     leader: u64,
 }
@@ -443,6 +522,8 @@ struct Client {
 struct Pending {
     table: Arc<Table>,
     requests: Vec<witness::Request>,
+    asked: Asked,
+    world: Arc<World>,
     ended: bool,
 }
 
@@ -456,19 +537,18 @@ impl Drop for Pending {
 
 impl Pending {
     /// Tells the witness the outcome that the client is told.
-    fn end(&mut self, attempt: &Attempt, found: &[Found], is_doubtful: bool) {
+    fn end(&mut self, attempt: &Attempt, found: &[Found]) {
+        let now = self.world.epoch();
         let mut witness = locked(&self.table.witness);
+        let asked = Asked { epoch: self.asked.epoch.filter(|epoch| now == Some(*epoch)), ..self.asked };
         match attempt {
             Attempt::Ok => {
                 for (request, found) in self.requests.iter().zip(found) {
-                    let versions = if is_doubtful { None } else { Some(found.versions(&self.table.layout)) };
-                    witness.acknowledged(request, versions.as_deref(), found.written);
+                    witness.acknowledged(request, asked, &found.versions(&self.table.layout), found.written);
                 }
             }
             Attempt::Refused => {
-                if !is_doubtful {
-                    witness.refused(&self.requests);
-                }
+                witness.refused(&self.requests, asked);
                 witness.failed(&self.requests);
             }
             Attempt::Conflict | Attempt::Failed(_) => witness.failed(&self.requests),
@@ -482,12 +562,18 @@ impl Connector for MemoryConnector {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        let table = self.table.clone().ok_or("the records were never loaded")?;
-        let plant = || Plant::new(&self.world, self.world.faults);
-        let link = Link::open(plant())?;
-        let (wanted, connection, leader) = (self.wanted, link.number, link.leader());
-        let store = Client { table, wanted, plant: plant(), connection, leader };
-        Ok(Connection { link, store, begun: None })
+        self.connection(Link::open)
+    }
+
+    fn servers(&self) -> usize {
+        if self.world.faults.replicas.is_some() { SERVERS } else { 1 }
+    }
+
+    async fn reader(&self, server: usize) -> Result<Reader<Connection>, String> {
+        let mut connection = self.connection(|plant| Link::reader(plant, server))?;
+        let leads = connection.link.replica().is_none();
+        connection.leads = Some(leads);
+        Ok(Reader { connection, leads })
     }
 }
 
@@ -505,14 +591,20 @@ impl Connection {
     async fn perform(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         let table = Arc::clone(&self.store.table);
         let layout = table.layout;
-        let mut pending = Pending { requests: self.begin(requests), table, ended: false };
+        let (requests_begun, epoch) = self.begin(requests);
+        let asked = Asked { client: self.store.owner, leads: self.leads, epoch };
+        let world = Arc::clone(&self.store.plant.world);
+        let mut pending = Pending { requests: requests_begun, table, asked, world, ended: false };
         let mut found = vec![Found::default(); requests.len()];
         let changes = requests.iter().any(|each| !matches!(each.action, Action::Read | Action::Scan));
         let sent = if changes { self.link.send_change().await } else { self.link.send().await };
         let attempt = match sent {
             Ok(()) => {
                 self.store.leader = self.link.leader();
-                let attempt = self.store.perform(requests, &mut found).await;
+                let attempt = match self.link.replica() {
+                    None => self.store.perform(requests, &mut found).await,
+                    Some(server) => self.store.look_at_replica(server, requests, &mut found).await,
+                };
                 self.link.answer_attempt(attempt).await
             }
             Err(attempt) => attempt,
@@ -521,23 +613,24 @@ impl Connection {
             found.answer(&layout, answer);
         }
         self.link.note(|| shown(requests, &found, &layout, &attempt));
-        pending.end(&attempt, &found, self.link.is_doubtful());
+        pending.end(&attempt, &found);
         if attempt == Attempt::Conflict {
-            self.begun = Some(mem::take(&mut pending.requests));
+            *locked(&self.begun) = Some((mem::take(&mut pending.requests), epoch));
         }
         attempt
     }
 
     /// The requests with what is known of their records. For an operation that is tried again after a conflict, this
-    /// is what was known when it was first tried.
-    fn begin(&mut self, requests: &[Request]) -> Vec<witness::Request> {
-        let same = |begun: &Vec<witness::Request>| {
+    /// is what was known when it was first tried. And the epoch of the store that clients were told of then.
+    fn begin(&mut self, requests: &[Request]) -> (Vec<witness::Request>, Option<u64>) {
+        let same = |(begun, _): &(Vec<witness::Request>, Option<u64>)| {
             let each = |(one, other): (&Request, &witness::Request)| {
                 (one.action, &one.key, one.fields.tag()) == (other.action, &other.key, other.tag)
             };
             begun.len() == requests.len() && requests.iter().zip(begun).all(each)
         };
-        if let Some(begun) = self.begun.take().filter(same) {
+        let begun = locked(&self.begun).take();
+        if let Some(begun) = begun.filter(same) {
             return begun;
         }
         let witness = locked(&self.store.table.witness);
@@ -547,7 +640,7 @@ impl Connection {
             tag: request.fields.tag(),
             known: witness.known(&request.key),
         };
-        requests.iter().map(request).collect()
+        (requests.iter().map(request).collect(), self.store.plant.world.told_epoch())
     }
 }
 
@@ -562,6 +655,20 @@ fn shown(requests: &[Request], found: &[Found], layout: &Layout, attempt: &Attem
 }
 
 impl Client {
+    /// Does operations that change nothing at a server that follows.
+    async fn look_at_replica(&mut self, server: usize, requests: &[Request], found: &mut [Found]) -> Attempt {
+        let done = {
+            let table = &self.table;
+            let mut state = table.state.followed();
+            state.settle(&table.layout, &self.plant.world);
+            let asked = (server, self.owner);
+            let looked = state.look_at_replica(asked, &table.layout, &mut self.plant, requests, found);
+            let answers = !self.plant.is_unanswered();
+            answers.then(|| looked.map_or_else(|end| end, |()| Attempt::Ok))
+        };
+        answered(done).await
+    }
+
     /// Reads and stages, then commits. Under the native lock, and for a single read, all in one critical section; in
     /// the other modes other clients may run in between.
     async fn perform(&mut self, requests: &[Request], found: &mut [Found]) -> Attempt {
@@ -623,8 +730,14 @@ impl Client {
     }
 
     /// Commits the staged writes, with the planted faults. `None` means that the client gets no answer.
-    fn commit(&mut self, state: &mut State, staged: PendingWrite, requests: &[Request]) -> Option<Attempt> {
+    fn commit(
+        &mut self,
+        state: &mut State,
+        mut staged: PendingWrite,
+        requests: &[Request],
+    ) -> Option<Attempt> {
         let plant = &mut self.plant;
+        staged.written.values_mut().for_each(|row| row.writer = Some(self.owner));
         let later = |state: &mut State| state.later.push_back((Instant::now() + LATER, requests.to_vec()));
         if plant.is_unanswered() {
             // as with a slow network: applied, applied later, or not applied, and no client is told which; one that
@@ -644,6 +757,10 @@ impl Client {
         if writes && plant.strikes(Bug::HideCommit) {
             later(state);
             return Some(Attempt::Ok);
+        }
+        if writes && staged.inserted.is_empty() && plant.strikes(Bug::ShowUncommitted) {
+            state.log.show_uncommitted(staged.written);
+            return Some(Attempt::Failed(Fault::answered("planted: not committed")));
         }
         let failed = !staged.inserted.is_empty() && plant.strikes(Bug::KeepInsert);
         let done = state.commit(staged, self.connection);
@@ -680,11 +797,7 @@ mod tests {
     use super::*;
 
     fn connector(store: &Memory) -> impl Fn(&Place, Requirements) -> MemoryConnector {
-        |place, wanted| MemoryConnector {
-            table: store.records_of(place),
-            wanted,
-            world: Arc::clone(&store.world),
-        }
+        |place, wanted| MemoryConnector::new(store.records_of(place), wanted, &store.world)
     }
 
     #[test]

@@ -4,14 +4,16 @@
 use std::{convert::Infallible, sync::Arc, thread, time::Duration};
 
 use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, Trial};
-use acidtest_model::{EffectiveDurability, Lock, Replication, StoreError};
+use acidtest_model::{
+    Consistency, EffectiveDurability, Lock, ReadPolicy, Reads, Replication, Route, StoreError,
+};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Restart, ReusableData, Store, TrialSetup, Values, Workload,
     WorkloadKind, WorkloadTrial, inventory, join, logs, parcels, queue, records, transactions,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Bug, Faults, Memory, Watch};
+use crate::{Bug, Faults, KnownStaleness, Memory, Watch};
 
 /// Number of operations in a replayed sequence.
 const REPLAYED: u64 = 1000;
@@ -43,6 +45,8 @@ pub struct Case {
     pub values: Values,
     pub faults: Faults,
     pub lock: Lock,
+    /// How its clients read, where the store has replicas that answer.
+    pub reads: ReadPolicy,
     /// Whether a fixed sequence of operations is replayed, so that the audit also compares the final state with the
     /// end of the sequence.
     pub replayed: bool,
@@ -78,6 +82,7 @@ impl Case {
             values: values(r#"{"items": 24, "skus": 2}"#),
             faults: Faults::default(),
             lock: Lock::Native,
+            reads: ReadPolicy::default(),
             replayed: false,
         }
     }
@@ -157,6 +162,31 @@ impl Case {
         cases.extend([0.05, 0.5].map(|share| transactions().with(Faults::unanswered(share))));
         cases.extend(Self::killed());
         cases.extend(Self::promoted());
+        cases.extend(Self::replicated());
+        cases
+    }
+
+    /// Records that are read at replicas: correct stores of each consistency, also with leaders lost, read by each choice of members
+    /// and each route; and those that show what they must not.
+    fn replicated() -> Vec<Self> {
+        let records = Self::records("read:6+update:2+insert:1+scan:1+rmw:1", 1);
+        let (any, spread) = (Reads::Any, Route::Spread);
+        let mut cases = Vec::new();
+        for consistency in Consistency::ALL {
+            let store = Faults::replicas(consistency);
+            for from in [Reads::Replica, Reads::Any] {
+                cases.extend(Route::ALL.map(|route| records.clone().with(store).reading(from, route)));
+            }
+            let lost = Faults { replicas: Some(consistency), ..Faults::cluster(Replication::Quorum) };
+            cases.push(records.clone().with(lost).reading(Reads::Replica, spread));
+        }
+        let lost = Faults { replicas: Some(Consistency::Eventual), ..Faults::cluster(Replication::Async) };
+        cases.push(records.clone().with(lost).reading(any, spread));
+        for bug in Bug::OF_STRONG_REPLICAS.into_iter().chain(Bug::OF_REPLICAS) {
+            // whoever reads at several members may go back
+            let route = if bug == Bug::GoBack { Route::Pinned } else { spread };
+            cases.push(records.clone().with(Faults::bug(bug)).reading(Reads::Replica, route));
+        }
         cases
     }
 
@@ -238,6 +268,13 @@ impl Case {
         Self { faults, ..self }
     }
 
+    /// The same case, read at these members by this route, and promised what its store has been told to keep.
+    #[must_use]
+    pub fn reading(self, from: Reads, route: Route) -> Self {
+        let consistency = self.faults.replicas.unwrap_or_default();
+        Self { reads: ReadPolicy { from, route, consistency }, ..self }
+    }
+
     #[must_use]
     pub fn under(self, lock: Lock) -> Self {
         Self { lock, ..self }
@@ -277,6 +314,10 @@ impl Case {
         };
         let way = |name, usual| self.values.get(name).and_then(serde_json::Value::as_str).unwrap_or(usual);
         match (self.replayed, transaction) {
+            _ if !self.reads.is_leader() => {
+                let ReadPolicy { from, route, consistency } = self.reads;
+                format!("{what}, reads {from}, {route}, {consistency}")
+            }
             _ if self.is_queue() && self.faults.bug.is_none() => {
                 format!("{what}, ack {}, consume {}", way("ack", "confirm"), way("consume", "ack"))
             }
@@ -294,7 +335,9 @@ impl Case {
 
     /// The guarantees that it does without.
     fn without(&self, workload: &dyn Workload) -> Vec<&'static str> {
-        workload.spec().without(self.lock).into_iter().chain(self.faults.without()).collect()
+        let of_cluster =
+            self.faults.without().into_iter().chain(self.faults.without_at_replicas().iter().copied());
+        workload.spec().without(self.lock).into_iter().chain(of_cluster).collect()
     }
 
     fn is_queue(&self) -> bool {
@@ -324,12 +367,20 @@ pub struct DrivenTrial {
     pub promoted: bool,
     /// The number of violations that the audit must see.
     pub shown: u64,
+    /// How old reads were that other members than the leader may have answered, as far as that is known.
+    pub known: KnownStaleness,
 }
 
 impl DrivenTrial {
+    /// What the audit has told wrongly of the age of reads, in words; none if it is right, or nobody knows.
+    #[must_use]
+    pub fn misjudged_age(&self) -> Option<String> {
+        self.audited.staleness.as_ref().and_then(|told| self.known.contradicts(told))
+    }
+
     /// Judges anew, as a run does, what was audited of a store that had restarted unasked, or in whose place another one answers,
     /// or in which a replica was promoted, where the cell does `without` these guarantees. The first keeps nothing over a restart, or
-    /// need not; the second had all.
+    /// need not; the second had all. What reads missed whose replica may have restarted proves nothing.
     pub fn cross_restart(&mut self, without: &[impl AsRef<str>]) {
         if self.restarted {
             let restart = Restart { keeps: EffectiveDurability::None, is_same: true, suspected: None };
@@ -342,6 +393,7 @@ impl DrivenTrial {
             self.audited.audit.across_epochs(without);
             self.audited.audit.across_promotion(without);
         }
+        self.audited.audit.doubt_reads(without);
     }
 }
 
@@ -420,8 +472,9 @@ pub async fn drive(
     let is_another = store.identity().await? != life;
     let (restarted, failed_over) = (store.is_unasked() && is_another, store.fails_over() && is_another);
     let (struck, kills, shown) = (store.strikes() - before, store.kills() - kills, store.shown(place));
+    let known = store.staleness(place);
     let promoted = store.promotes() && kills > 0;
-    Ok(DrivenTrial { measurement, audited, struck, kills, restarted, failed_over, promoted, shown })
+    Ok(DrivenTrial { measurement, audited, struck, kills, restarted, failed_over, promoted, shown, known })
 }
 
 /// Runs a task on a new thread by this clock. By the simulated one, time passes only while all of the task waits.
@@ -504,7 +557,8 @@ impl Case {
         let clients = spec.clients.unwrap_or(8);
         let trace = self.replayed.then_some(REPLAYED);
         let is_left = reusable.is_some();
-        let setup = TrialSetup { trace, reusable, ..TrialSetup::new(self.lock, seed, clients) };
+        let reads = self.reads;
+        let setup = TrialSetup { reads, trace, reusable, ..TrialSetup::new(self.lock, seed, clients) };
         let trial = Arc::from(workload.trial(setup));
         let place = Place { namespace: "selftest".to_owned(), trial: 0 };
         let (extent, on_refused) = if self.replayed {

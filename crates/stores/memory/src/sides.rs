@@ -60,7 +60,15 @@ impl<S: Replicated> Sides<S> {
         let mut all = locked(&self.0);
         all.look();
         let is_old = leader < all.seen.leader && all.old.is_some();
-        Side { all, is_old }
+        Side { all, of: if is_old { Of::Old } else { Of::Leader } }
+    }
+
+    /// The data that replicas follow: of the one that leads, or that will, while the leader is cut off.
+    pub(crate) fn followed(&self) -> Side<'_, S> {
+        let mut all = locked(&self.0);
+        all.look();
+        let of = if all.replica.is_some() { Of::Replica } else { Of::Leader };
+        Side { all, of }
     }
 
     /// The data of the member that leads.
@@ -116,20 +124,39 @@ impl<S: Replicated> All<S> {
 /// The data of one leader, locked.
 pub(crate) struct Side<'a, S> {
     all: MutexGuard<'a, All<S>>,
-    is_old: bool,
+    of: Of,
+}
+
+/// Whose data they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Leader,
+    Replica,
+    Old,
 }
 
 impl<S> Deref for Side<'_, S> {
     type Target = S;
 
     fn deref(&self) -> &S {
-        self.all.old.as_ref().filter(|_| self.is_old).unwrap_or(&self.all.leader)
+        let All { leader, replica, old, .. } = &*self.all;
+        let other = match self.of {
+            Of::Leader => None,
+            Of::Replica => replica.as_ref(),
+            Of::Old => old.as_ref(),
+        };
+        other.unwrap_or(leader)
     }
 }
 
 impl<S> DerefMut for Side<'_, S> {
     fn deref_mut(&mut self) -> &mut S {
-        let All { leader, old, .. } = &mut *self.all;
-        old.as_mut().filter(|_| self.is_old).unwrap_or(leader)
+        let All { leader, replica, old, .. } = &mut *self.all;
+        let other = match self.of {
+            Of::Leader => None,
+            Of::Replica => replica.as_mut(),
+            Of::Old => old.as_mut(),
+        };
+        other.unwrap_or(leader)
     }
 }

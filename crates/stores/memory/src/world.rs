@@ -41,6 +41,9 @@ const WAITING: Duration = Duration::from_millis(10);
 /// The longest delay of a request or of an answer, in milliseconds.
 const SLOWEST: u64 = 12;
 
+/// How many servers a cluster has.
+pub(crate) const SERVERS: usize = 3;
+
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -102,6 +105,22 @@ pub(crate) struct Situation {
     pub(crate) was_cut_off: bool,
     /// Whether the leader before answers, too.
     pub(crate) is_split: bool,
+}
+
+/// What a server of a cluster is to whoever asks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Member {
+    /// It does not answer.
+    Lost,
+    /// It is the leader of this number.
+    Leads(u64),
+    Follows,
+}
+
+/// The server that the leader of this number is.
+fn server_of(leader: u64) -> usize {
+    // below the number of servers
+    usize::try_from(leader % SERVERS as u64).unwrap_or_default()
 }
 
 /// The trial that is told of each outage as of a crash, while it has its effect.
@@ -290,6 +309,51 @@ impl World {
         }
     }
 
+    /// What this server is by now. The first leads at first; at each promotion, the next one does.
+    pub(crate) fn member(&self, server: usize) -> Member {
+        if !self.faults.is_cluster() {
+            return if server == 0 { Member::Leads(0) } else { Member::Follows };
+        }
+        let Availability { phase, left, .. } = *self.now();
+        let before = left.checked_sub(1).filter(|before| server_of(*before) == server);
+        match (phase, before) {
+            (Phase::Away, Some(_)) => Member::Lost,
+            (Phase::Split | Phase::Unfenced, Some(before)) => Member::Leads(before),
+            // nobody leads until the next one is promoted
+            (Phase::Away, None) => Member::Follows,
+            _ if server_of(left) == server => Member::Leads(left),
+            _ => Member::Follows,
+        }
+    }
+
+    /// Whether this server was lost, or promoted over, after this number of promotions.
+    fn is_lost_since(&self, opened: u64, server: usize) -> bool {
+        if !self.faults.is_cluster() {
+            return false;
+        }
+        let Availability { phase, left, .. } = *self.now();
+        // one that was promoted over answers for a while
+        let over =
+            if matches!(phase, Phase::Split | Phase::Unfenced) { left.saturating_sub(1) } else { left };
+        (opened..over).take(SERVERS).any(|leader| server_of(leader) == server)
+    }
+
+    /// The epoch that a cluster is in, counted by leaders; none while it is not said to be whole. Always the same of what is no cluster.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        if !self.faults.is_cluster() {
+            return Some(0);
+        }
+        drop(self.now());
+        self.told_epoch()
+    }
+
+    /// The same as clients were told of it last, which may be over by now.
+    pub(crate) fn told_epoch(&self) -> Option<u64> {
+        let Availability { phase, begun, .. } = *locked(&self.presence);
+        let is_whole = !self.faults.is_cluster() || matches!(phase, Phase::There | Phase::Unfenced);
+        is_whole.then_some(if self.faults.is_cluster() { begun } else { 0 })
+    }
+
     /// Whether the leader of this number reaches none of the others.
     fn is_cut_off(&self, leader: u64) -> bool {
         if !self.faults.is_cluster() {
@@ -396,6 +460,8 @@ pub(crate) struct Link {
     kind: LinkKind,
     /// Whether a leader was being replaced when a request was passed on.
     was_doubtful: bool,
+    /// The server that answers what was asked for last, if that follows a leader.
+    replica: Option<usize>,
     /// Whether what was asked for last is confirmed by replicas before it is answered, as all is that a queue does.
     is_change: bool,
 }
@@ -408,6 +474,11 @@ enum LinkKind {
     Pooled,
     /// It is one to a queue.
     OfQueue,
+    /// It is one to this server of a cluster, for reads, opened after this number of promotions.
+    Reader {
+        server: usize,
+        opened: u64,
+    },
 }
 
 impl Link {
@@ -415,9 +486,7 @@ impl Link {
     pub(crate) fn open(plant: Plant) -> Result<Self, String> {
         if plant.faults.pooled {
             let number = plant.world.next_connection();
-            let (is_cut, was_doubtful, is_change) = (false, false, false);
-            let kind = LinkKind::Pooled;
-            return Ok(Self { plant, number, left: 0, is_cut, kind, was_doubtful, is_change });
+            return Ok(Self::new(plant, number, 0, LinkKind::Pooled));
         }
         Ok(Self { is_change: false, kind: LinkKind::Plain, ..Self::of_queue(plant, false)? })
     }
@@ -437,8 +506,32 @@ impl Link {
                 left -= 1;
             }
         }
-        let (is_cut, was_doubtful, is_change) = (false, false, true);
-        Ok(Self { plant, number, left, is_cut, kind: LinkKind::OfQueue, was_doubtful, is_change })
+        Ok(Self { is_change: true, ..Self::new(plant, number, left, LinkKind::OfQueue) })
+    }
+
+    /// Opens a connection to this server of a cluster, for reads. No pooler is before it.
+    pub(crate) fn reader(plant: Plant, server: usize) -> Result<Self, String> {
+        let member = plant.world.member(server);
+        if server >= SERVERS || member == Member::Lost {
+            return Err(format!("server {server} is away"));
+        }
+        let opened = plant.world.situation().leader;
+        // one that was promoted over was so before
+        let opened = if let Member::Leads(leader) = member { leader } else { opened };
+        let number = plant.world.next_connection();
+        let mut link = Self::new(plant, number, opened, LinkKind::Reader { server, opened });
+        link.replica = (member == Member::Follows).then_some(server);
+        Ok(link)
+    }
+
+    fn new(plant: Plant, number: u64, left: u64, kind: LinkKind) -> Self {
+        let (is_cut, was_doubtful, is_change) = (false, false, false);
+        Self { plant, number, left, is_cut, kind, was_doubtful, replica: None, is_change }
+    }
+
+    /// The server that answers, if that follows a leader.
+    pub(crate) fn replica(&self) -> Option<usize> {
+        self.replica
     }
 
     fn is_pooled(&self) -> bool {
@@ -455,6 +548,9 @@ impl Link {
     /// # Errors
     /// It did not.
     async fn confirmed(&mut self) -> Result<(), Fault> {
+        if self.replica.is_some() {
+            return Ok(());
+        }
         let (world, reads) = (&self.plant.world, self.plant.faults.reads_cut_off);
         let is_answered =
             if self.is_change { !self.is_withheld() } else { reads || !world.is_behind(self.left) };
@@ -486,7 +582,11 @@ impl Link {
 
     /// Whether an outage has begun since the connection was opened, or its pooler has passed the request on.
     fn is_outlived(&self) -> bool {
-        self.plant.faults.outages && !self.plant.world.serves(self.left)
+        let world = &self.plant.world;
+        match self.kind {
+            LinkKind::Reader { server, opened } => world.is_lost_since(opened, server),
+            _ => self.plant.faults.outages && !world.serves(self.left),
+        }
     }
 
     /// Draws the delay of a request or of an answer: none, or 1 to 12 ms.
@@ -522,7 +622,15 @@ impl Link {
             let there = self.plant.world.presence();
             self.left = there.ok_or_else(|| Fault::answered("planted: the pooler has no server"))?;
         }
-        self.was_doubtful = self.plant.world.is_in_doubt();
+        let world = &self.plant.world;
+        if let LinkKind::Reader { server, .. } = self.kind {
+            let member = world.member(server);
+            self.replica = (member == Member::Follows).then_some(server);
+            if let Member::Leads(leader) = member {
+                self.left = leader;
+            }
+        }
+        self.was_doubtful = world.is_in_doubt();
         self.confirmed().await
     }
 
@@ -572,6 +680,9 @@ impl Link {
         }
         self.confirmed().await?;
         let world = &self.plant.world;
+        if self.replica.is_some() {
+            return Ok(answer);
+        }
         let acknowledges = self.is_change && world.is_cut_off(self.left) && self.plant.has(Bug::SplitBrain);
         if acknowledges || (!self.is_change && world.is_unfenced(self.left)) {
             world.struck();

@@ -15,4 +15,5 @@ pub(crate) mod transactions;
 pub(crate) use inventory::Inventory;
 pub(crate) use parcels::{Known, Parcels};
 pub(crate) use queue::{Delivered, Queue};
-pub(crate) use records::{RecordVersion, Records, Request};
+pub use records::KnownStaleness;
+pub(crate) use records::{Asked, RecordVersion, Records, Request, Stage};

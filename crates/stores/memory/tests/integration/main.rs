@@ -10,4 +10,5 @@ mod planted_parcels;
 mod planted_promotions;
 mod planted_queue;
 mod planted_records;
+mod planted_replicas;
 mod planted_transactions;
