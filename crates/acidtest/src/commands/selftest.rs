@@ -46,10 +46,11 @@ fn one_by_one(seed: u64) -> Result<Status, Failure> {
 }
 
 /// Whether the verdict is the expected one, and the planted bug, if there is one, had an effect that an audit must
-/// see.
+/// see; and the age of reads is told as the store knows it.
 fn judged_right(case: &Case, driven: &DrivenTrial) -> bool {
     let expected = if case.is_broken() { Verdict::Broken } else { Verdict::Holds };
-    driven.audited.audit.verdict == expected && (driven.shown > 0) == case.is_broken()
+    let is_seen = (driven.shown > 0) == case.is_broken();
+    driven.audited.audit.verdict == expected && is_seen && driven.misjudged_age().is_none()
 }
 
 /// A table of one workload's cases: a row each, with all counts of its audit.

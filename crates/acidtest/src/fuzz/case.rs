@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use acidtest_model::ReadPolicy;
 use acidtest_results::Plan;
 use acidtest_store_memory::{Faults, selftest::Clock};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub(crate) struct FuzzCase {
     /// Time after which each trial is interrupted, in milliseconds; only by a simulated clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) halt: Option<u64>,
+    /// How clients read in each cell whose reads replicas may answer, where the store has replicas that do.
+    #[serde(default, skip_serializing_if = "ReadPolicy::is_leader")]
+    pub(crate) reads: ReadPolicy,
     /// The faults and the planted bug of the store.
     pub(crate) store: Faults,
     pub(crate) plan: Plan,
@@ -58,6 +62,12 @@ impl FuzzCase {
         }
         if self.halt.is_some() && self.clock != Clock::Simulated {
             return Err("halt has no effect but by the simulated clock".to_owned());
+        }
+        let is_kept = self.store.replicas == Some(self.reads.consistency);
+        if !self.reads.is_leader() && !is_kept {
+            return Err(
+                "the consistency of reads must be what the store's replicas are told to keep".to_owned()
+            );
         }
         self.store.check()
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::{Durability, Replication, Span};
+use acidtest_model::{Consistency, Durability, Lock, ReadPolicy, Reads, Replication, Route, Span};
 use acidtest_results::{OPTIONS, Plan, PlanOption, option_of};
 use acidtest_runner::Failure;
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
@@ -13,7 +13,10 @@ use rand::{
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::{Value, json};
 
-use super::{FuzzCase, drive::grid};
+use super::{
+    FuzzCase,
+    drive::{grid, has_replica_reads},
+};
 
 type Rng = Xoshiro256PlusPlus;
 
@@ -68,7 +71,12 @@ pub(crate) fn case(
         store.reads_cut_off = store.is_cluster() && reads_cut_off(seed);
         store.fails_over = store.outages && !store.unasked && !store.is_cluster() && fails_over(seed);
         store.pooled = store.outages && workload != "queue" && is_pooled(seed);
-        let case = FuzzCase { seed, clock, sound, halt, store, plan };
+        let case = FuzzCase { seed, clock, sound, halt, reads: ReadPolicy::default(), store, plan };
+        let case = with_replicas(case, planted.map(|(_, bug)| bug));
+        if planted.is_some_and(|(_, bug)| bug.strikes_at_replicas()) && !has_replica_reads(&case) {
+            *refused += 1;
+            continue;
+        }
         match trials(&case) {
             Ok(trials) if trials <= MOST_TRIALS => return with_others(case, OPTIONS),
             Ok(_) => {}
@@ -114,6 +122,52 @@ fn draw_key(rng: &mut Rng, plan: &mut Plan, key: &str) {
     if let Some(option) = option_of(key) {
         draw(rng, plan, option);
     }
+}
+
+/// The case with replicas that are read: of records two times in five, and always where the bug is one of theirs; drawn apart from the
+/// rest of the case.
+fn with_replicas(mut case: FuzzCase, bug: Option<Bug>) -> FuzzCase {
+    let mut rng = Rng::seed_from_u64(case.seed.rotate_left(48));
+    let is_theirs = bug.is_some_and(Bug::strikes_at_replicas);
+    if case.plan.workload != "records" || !(is_theirs || chance(&mut rng, 0.4)) {
+        return case;
+    }
+    // what keeps replicas from being read, most of the time
+    let FuzzCase { store, plan, .. } = &mut case;
+    if is_theirs || chance(&mut rng, 0.8) {
+        plan.parameters.remove("isolation");
+        if chance(&mut rng, 0.7) {
+            plan.parameters.remove("transaction");
+        }
+        plan.locks.retain(|lock| lock.promises());
+        if plan.locks.is_empty() {
+            plan.locks.push(Lock::Native);
+        }
+    }
+    if store.outages && !store.is_cluster() {
+        // a server that has replicas is one of a cluster
+        let loses = bug.is_some_and(Bug::strikes_at_a_kill);
+        store.replication = if loses || rng.random() { Replication::Quorum } else { Replication::Async };
+        (store.unasked, store.fails_over) = (false, false);
+        store.reads_cut_off = rng.random();
+    }
+    let must_be_strong = bug.is_some_and(|bug| Bug::OF_STRONG_REPLICAS.contains(&bug));
+    if must_be_strong && chance(&mut rng, 0.7) {
+        // once a connection to a replica was lost, what it promises is in doubt
+        (store.outages, store.replication) = (false, Replication::None);
+        (store.cuts, store.swapped, store.failures) = (0.0, 0.0, 0.0);
+        (store.reads_cut_off, store.pooled) = (false, false);
+    }
+    if must_be_strong && store.is_cluster() {
+        store.replication = Replication::Quorum;
+    }
+    let can_be_strong = store.replication != Replication::Async;
+    let is_strong = must_be_strong || (can_be_strong && rng.random());
+    let consistency = if is_strong { Consistency::Strong } else { Consistency::Eventual };
+    store.replicas = Some(consistency);
+    let from = one(&mut rng, &[Reads::Replica, Reads::Any]);
+    case.reads = ReadPolicy { from, route: one(&mut rng, &Route::ALL), consistency };
+    case
 }
 
 /// After how many changes a store is full: one store in seven, drawn apart from the rest of its case.

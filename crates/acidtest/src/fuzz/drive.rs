@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use acidtest_model::{Isolation, ReadPolicy};
 use acidtest_store_memory::{
     Memory, Watch,
     selftest::{self, Clock, DriveOptions, DrivenTrial},
 };
-use acidtest_workloads::{Place, ReusableData, TrialSetup, WorkloadTrial};
+use acidtest_workloads::{Place, ReusableData, TrialSetup, WorkloadSpec, WorkloadTrial};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tokio::time::timeout;
@@ -97,6 +98,28 @@ async fn trials(case: &FuzzCase, grid: &Grid, store: &Memory, done: &mut CaseRes
     Ok(())
 }
 
+/// Whether clients of this cell read at replicas: not where two updates may write the same version, nor at a level of isolation that
+/// replicas do not have.
+fn reads_at_replicas(case: &FuzzCase, cell: &Cell, spec: &WorkloadSpec) -> bool {
+    let tells_versions = cell.lock.promises() || !spec.decides;
+    let is_lower = spec.isolation != Some(Isolation::Serializable);
+    !case.reads.is_leader() && spec.replica_reads.is_ok() && tells_versions && is_lower
+}
+
+/// How clients read, as a part of the name of a trial.
+fn in_words(reads: ReadPolicy) -> String {
+    let ReadPolicy { from, route, consistency } = reads;
+    if reads.is_leader() { String::new() } else { format!(", reads {from} {route} {consistency}") }
+}
+
+/// Whether clients of any cell read at replicas.
+pub(crate) fn has_replica_reads(case: &FuzzCase) -> bool {
+    let reads = |grid: Grid| {
+        grid.cells.iter().any(|cell| reads_at_replicas(case, cell, grid.workloads[cell.workload].spec()))
+    };
+    grid(case).is_ok_and(reads)
+}
+
 async fn trial(
     case: &FuzzCase,
     cell: &Cell,
@@ -120,13 +143,16 @@ async fn trial(
         None => (Place { namespace: plan.namespace.clone(), trial: number }, None),
     };
     let took_over = reusable.is_some();
-    let setup = TrialSetup { trace: plan.trace, reusable, ..TrialSetup::new(cell.lock, seed, cell.clients) };
+    let reads = if reads_at_replicas(case, cell, spec) { case.reads } else { ReadPolicy::default() };
+    let setup =
+        TrialSetup { trace: plan.trace, reusable, reads, ..TrialSetup::new(cell.lock, seed, cell.clients) };
     let trial: Arc<dyn WorkloadTrial> = Arc::from(workload.trial(setup));
     let halt = case.halt.map(Duration::from_millis);
     let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };
     let driven = selftest::drive(store, Arc::clone(&trial), &place, took_over, load, way).await;
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
-    let without: Vec<&str> = spec.without(cell.lock).into_iter().chain(case.store.without()).collect();
+    let of_cluster = case.store.without().into_iter().chain(case.store.without_at_replicas().iter().copied());
+    let without: Vec<&str> = spec.without(cell.lock).into_iter().chain(of_cluster).collect();
     driven.cross_restart(&without);
     doubt_if_idle(&mut driven.audited, &driven.measurement);
     match (data, driven.audited.reusable.clone()) {
@@ -134,7 +160,13 @@ async fn trial(
         _ => trial.unload(store, &place).await?,
     }
     Ok(TrialDone {
-        name: format!("{}, lock {}, {} clients, round {round}", spec.headline, cell.lock, cell.clients),
+        name: format!(
+            "{}, lock {}, {} clients{}, round {round}",
+            spec.headline,
+            cell.lock,
+            cell.clients,
+            in_words(reads)
+        ),
         without,
         took_over,
         struck: store.strikes(),

@@ -5,7 +5,7 @@ use std::fmt;
 use acidtest_engine::Outcome;
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
 use acidtest_workloads::{
-    Audit, Finding, Verdict,
+    Audit, Finding, READS_IN_DOUBT, Verdict,
     guarantee::{DURABILITY, ISOLATION, LOCK},
     queue::DOUBTFUL,
 };
@@ -48,6 +48,8 @@ pub(crate) enum Kind {
     Unexplained,
     /// A correct store gave its clients answers that contradict each other: the reference store itself has a bug.
     Witness,
+    /// Reads were said to be older, or newer, than the store knows.
+    Age,
     /// What was measured is not as long as was asked for.
     Window,
     /// The case did not end.
@@ -65,6 +67,7 @@ impl fmt::Display for Misjudgement {
             Kind::FailedOver => "a store was accused of what another one in its place did not have",
             Kind::Unexplained => "nothing in the plan explains why the verdict is unknown",
             Kind::Witness => "the reference store itself is wrong",
+            Kind::Age => "the age of reads was told wrongly",
             Kind::Window => "the measured part is not as long as was asked for",
             Kind::Endless => "the case did not end",
         };
@@ -85,8 +88,9 @@ pub(crate) fn judge(case: &FuzzCase, done: &CaseResult) -> Option<Misjudgement> 
         let TrialDone { name, driven, .. } = trial;
         let audit: &Audit = &driven.audited.audit;
         let (struck, shown) = (driven.struck, driven.shown);
+        let age = driven.misjudged_age().unwrap_or_default();
         let text = format!(
-            "{name}: {audit}\n  the bug has struck {struck} times, {shown} things are to be seen; {:?}",
+            "{name}: {audit}\n  the bug has struck {struck} times, {shown} things are to be seen; {:?} {age}",
             audit.evidence
         );
         Some(Misjudgement::new(kind, text))
@@ -116,6 +120,10 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     }
     if !is_as_long_as_asked(case, trial) {
         return Some(Kind::Window);
+    }
+    // by the system's clock nobody knows what others knew
+    if case.clock == Clock::Simulated && driven.misjudged_age().is_some() {
+        return Some(Kind::Age);
     }
     match audit.verdict {
         Verdict::Broken if no_bug && audit.breaks_promise(without) => Some(Kind::FalseAlarm),
@@ -156,7 +164,8 @@ const FEW: f64 = 5.0;
 
 /// Whether the plan explains a verdict of unknown: nothing was acknowledged, or none was due yet at the plan's rate, or not all
 /// of a sequence; or the trial was interrupted; or the store was gone when the audit asked, or another one was there, which had
-/// not all; or faults left it open of all that was consumed whether the store has read an acknowledgement of it.
+/// not all; or faults left it open of all that was consumed whether the store has read an acknowledgement of it, or of reads at
+/// replicas whether one of these had restarted.
 fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let operations = &trial.driven.measurement.operations;
     let ended = |outcome| operations.iter().map(|each| each.count(outcome)).sum::<u64>();
@@ -169,7 +178,7 @@ fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let cut_short = case.halt.is_some() && (nothing || case.plan.trace.is_some());
     let given_up = case.plan.trace.is_some() && others > 0;
     let evidence = |name: &str| trial.driven.audited.audit.evidence.get(name).copied().unwrap_or_default();
-    let is_doubtful = evidence(DOUBTFUL) > 0;
+    let is_doubtful = [DOUBTFUL, READS_IN_DOUBT].into_iter().any(|doubt| evidence(doubt) > 0);
     let is_disturbed = disturbs(&case.store) || others > 0;
     let is_elsewhere = trial.driven.failed_over && !trial.driven.audited.audit.excused.is_empty();
     case.store.to_the_end

@@ -51,6 +51,8 @@ fn bugs() -> Vec<(&'static str, Bug)> {
         of("records", &Bug::RECORDS),
         of("records", &Bug::AT_A_KILL),
         of("records", &Bug::IN_A_CLUSTER),
+        of("records", &Bug::OF_STRONG_REPLICAS),
+        of("records", &Bug::OF_REPLICAS),
         of("join", &Bug::JOIN),
         of("queue", &Bug::QUEUE),
         of("queue", &Bug::AT_A_KILL),
@@ -172,7 +174,7 @@ impl Broken {
 mod tests {
     use std::time::Duration;
 
-    use acidtest_model::Lock;
+    use acidtest_model::{Lock, ReadPolicy};
     use acidtest_results::{Plan, SecondFigures, silent_from};
     use acidtest_store_memory::Faults;
     use acidtest_workloads::{
@@ -196,7 +198,15 @@ mod tests {
             ..Plan::of("inventory")
         };
         let store = Faults { delays: 0.3, cuts: 0.05, unanswered: 0.05, outages: true, ..Faults::default() };
-        FuzzCase { seed: 1, clock: Clock::Simulated, sound: 0, halt: None, store, plan }
+        FuzzCase {
+            seed: 1,
+            clock: Clock::Simulated,
+            sound: 0,
+            halt: None,
+            reads: ReadPolicy::default(),
+            store,
+            plan,
+        }
     }
 
     #[test]

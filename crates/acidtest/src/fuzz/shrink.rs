@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acidtest_model::{Replication, Span};
+use acidtest_model::{ReadPolicy, Replication, Span};
 use acidtest_results::{OPTIONS, Plan, PlanOption};
 use acidtest_store_memory::Faults;
 use serde_json::Value;
@@ -40,7 +40,12 @@ fn candidates(case: &FuzzCase) -> Vec<FuzzCase> {
     let stores = stores(case.store).into_iter().map(|store| FuzzCase { store, ..case.clone() });
     let sound = (case.sound > 0).then(|| FuzzCase { sound: case.sound - 1, ..case.clone() });
     let halt = FuzzCase { halt: None, ..case.clone() };
-    plans.chain(stores).chain(sound).chain([halt]).filter(|candidate| candidate != case).collect()
+    let at_leader = FuzzCase {
+        reads: ReadPolicy::default(),
+        store: Faults { replicas: None, ..case.store },
+        ..case.clone()
+    };
+    plans.chain(stores).chain(sound).chain([halt, at_leader]).filter(|candidate| candidate != case).collect()
 }
 
 fn stores(store: Faults) -> Vec<Faults> {

@@ -31,6 +31,10 @@ struct CorrectStoreTally {
     kills: u64,
     /// Those kills that a replica was promoted after.
     promotions: u64,
+    /// Reads that other members than the leader may have answered.
+    replica_reads: u64,
+    /// Those of them that missed something.
+    stale: u64,
     held: u64,
     /// Trials that were broken where nothing was promised.
     excused: u64,
@@ -96,6 +100,8 @@ impl Tally {
             ("unanswered", Priority::Middle),
             ("kills", Priority::Middle),
             ("promotions", Priority::Middle),
+            ("reads at replicas", Priority::Low),
+            ("stale", Priority::Low),
             ("hold", Priority::Needed),
             ("break, nothing promised", Priority::Needed),
             ("unknown", Priority::Needed),
@@ -109,16 +115,21 @@ impl Tally {
                 unanswered,
                 kills,
                 promotions,
+                replica_reads,
+                stale,
                 held,
                 excused,
                 unknown,
             } = *each;
             let share = unknown as f64 / (trials.max(1) as f64) * 100.0;
-            let counts =
-                [plans, trials, taken_over, acknowledged, unanswered, kills, promotions, held, excused]
-                    .map(count);
+            let of_reads = [replica_reads, stale];
+            let counts = [plans, trials, taken_over, acknowledged, unanswered, kills, promotions]
+                .into_iter()
+                .chain(of_reads)
+                .chain([held, excused])
+                .map(count);
             let unknown = format!("{} ({share:.0} %)", count(unknown));
-            let counts = counts.into_iter().chain([unknown]);
+            let counts = counts.chain([unknown]);
             sound.push(std::iter::once(Entry::left(workload)).chain(counts.map(Entry::right)));
         }
         let mut planted = Table::new([
@@ -152,6 +163,10 @@ impl CorrectStoreTally {
             self.unanswered += ended(Outcome::Unknown);
             self.kills += trial.driven.kills;
             self.promotions += if trial.driven.promoted { trial.driven.kills } else { 0 };
+            if let Some(age) = &trial.driven.audited.staleness {
+                self.replica_reads += age.reads;
+                self.stale += age.stale;
+            }
             match trial.driven.audited.audit.verdict {
                 Verdict::Holds => self.held += 1,
                 Verdict::Broken => self.excused += 1,
