@@ -262,6 +262,16 @@ fn tables_over_all_stores_say_what_the_stores_say() {
     };
     let replication: Vec<String> =
         clusters.iter().map(|level| format!("replication {}", level.name())).collect();
+    let of_replicas = |kind: &StoreKind| {
+        kind.replica_reads.map_or_else(Vec::new, |reads| {
+            let levels: Vec<&str> = reads.isolation.iter().map(|level| level.name()).collect();
+            let strong = match reads.strong {
+                Ok((level, setting)) => format!("{setting}; needs replication {level}"),
+                Err(why) => format!("no: {why}"),
+            };
+            vec![format!("default, {}", levels.join(", ")), strong]
+        })
+    };
     let of_workload = |kind: &StoreKind| words(WORKLOADS.map(|name| kind.workload(name)));
     let of_rest = |kind: &StoreKind| {
         let levels = kind.isolation.iter().filter(|(_, support)| support.is_yes());
@@ -292,6 +302,11 @@ fn tables_over_all_stores_say_what_the_stores_say() {
             ),
         ),
         ("guarantees", "replication levels", table(&replication, of_cluster)),
+        (
+            "guarantees",
+            "reads at replicas",
+            table(&["isolation levels at a replica", "consistency strong"], of_replicas),
+        ),
         ("queues", "queues", table(&["a queue is", queues[0], queues[1]], |kind| of_queue(kind, &queues))),
         ("queues", "refused", refused()),
     ] {

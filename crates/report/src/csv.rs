@@ -3,15 +3,19 @@
 
 use std::{fmt::Display, io};
 
-use acidtest_model::{Durability, EffectiveDurability, Encryption, Lock, Replication};
+use acidtest_model::{
+    Consistency, Durability, EffectiveDurability, Encryption, Lock, Reads, Replication, Route,
+};
 use acidtest_results::{
-    CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
+    Behind, CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult,
+    UnreadableHistogram,
     dimensions::{
-        ADDRESS, CLIENTS, DURABILITY, FAULT, LOCK, NODES, RATE, REPLICATION, STORE, TLS, dimension_names,
+        ADDRESS, CLIENTS, CONSISTENCY, DURABILITY, FAULT, LOCK, NODES, RATE, READS, REPLICATION, ROUTE,
+        STORE, TLS, dimension_names,
     },
     distinct, total,
 };
-use acidtest_workloads::Verdict;
+use acidtest_workloads::{Spread, Staleness, Verdict};
 use csv::{Terminator, Writer, WriterBuilder};
 use serde::{Serialize, Serializer};
 
@@ -27,8 +31,21 @@ pub enum CsvError {
 }
 
 /// Dimensions that have a column in every result.
-const OF_EVERY_RESULT: [&str; 10] =
-    [STORE, ADDRESS, LOCK, DURABILITY, TLS, NODES, REPLICATION, FAULT, CLIENTS, RATE];
+const OF_EVERY_RESULT: [&str; 13] = [
+    STORE,
+    ADDRESS,
+    LOCK,
+    DURABILITY,
+    TLS,
+    NODES,
+    REPLICATION,
+    READS,
+    ROUTE,
+    CONSISTENCY,
+    FAULT,
+    CLIENTS,
+    RATE,
+];
 
 /// Writes the results as one table. Each parameter of the workloads has its own column, `parameter_NAME`, after all
 /// others. The row of a trial as a whole has the operation `(all)`; figures of the whole trial stand in that row
@@ -98,6 +115,10 @@ struct About {
     nodes: u32,
     replication: Replication,
     replication_effective: Option<Replication>,
+    reads: Reads,
+    route: Option<Route>,
+    consistency: Option<Consistency>,
+    consistency_effective: Option<Consistency>,
     fault: Text,
     clients: u32,
     offered_per_second: Option<Decimal>,
@@ -109,7 +130,8 @@ struct About {
 
 impl About {
     fn of(result: &RunResult, cell: &CellResult, trial: &TrialResult) -> Self {
-        let effective = cell.effective.as_ref();
+        let (effective, read) = (cell.effective.as_ref(), cell.replication_read.as_ref());
+        let at_replicas = !cell.reads.is_leader();
         let found = trial.audit.findings.iter().filter(|finding| finding.count > 0);
         let found: Vec<String> = found.map(|finding| format!("{} {}", finding.name, finding.count)).collect();
         Self {
@@ -124,7 +146,11 @@ impl About {
             tls: cell.tls,
             nodes: cell.nodes,
             replication: cell.replication,
-            replication_effective: cell.replication_read.as_ref().map(|read| read.level),
+            replication_effective: read.map(|read| read.level),
+            reads: cell.reads,
+            route: at_replicas.then_some(cell.route),
+            consistency: at_replicas.then_some(cell.consistency),
+            consistency_effective: read.filter(|_| at_replicas).map(|read| read.consistency),
             fault: text(cell.faults.to_string()),
             clients: cell.clients,
             offered_per_second: trial.rate.or(cell.rate).map(Decimal),
@@ -246,6 +272,17 @@ struct OfTrial {
     rows_at_end: Option<u64>,
     data_bytes: Option<u64>,
     index_bytes: Option<u64>,
+    reads_compared: Option<u64>,
+    reads_at_leader: Option<u64>,
+    stale_reads: Option<u64>,
+    stale_versions_p50: Option<Decimal>,
+    stale_versions_p99: Option<Decimal>,
+    stale_versions_max: Option<Decimal>,
+    stale_ms_p50: Option<Decimal>,
+    stale_ms_p99: Option<Decimal>,
+    stale_ms_max: Option<Decimal>,
+    own_writes_missed: Option<u64>,
+    went_back: Option<u64>,
     client_cpu_seconds: Option<Decimal>,
     client_cpu_max_cores: Option<Decimal>,
     client_memory_max_bytes: Option<u64>,
@@ -263,6 +300,11 @@ struct OfTrial {
 impl OfTrial {
     fn of(trial: &TrialResult) -> Self {
         let (arrived, used) = (trial.arrived, &trial.resources);
+        let seen = trial.staleness.as_ref();
+        let behind = |of: fn(&Staleness) -> Option<Spread>| {
+            seen.and_then(|seen| Some(Behind::of(of(seen)?, seen.stale)))
+        };
+        let (versions, milliseconds) = (behind(|seen| seen.versions), behind(|seen| seen.milliseconds));
         let (client, server, machine) = (&used.client, used.server.as_ref(), &used.machine);
         Self {
             offered: Some(arrived.offered),
@@ -279,6 +321,17 @@ impl OfTrial {
             rows_at_end: trial.size.as_ref().map(|size| size.rows),
             data_bytes: trial.size.as_ref().and_then(|size| size.data_bytes),
             index_bytes: trial.size.as_ref().and_then(|size| size.index_bytes),
+            reads_compared: seen.map(|seen| seen.reads),
+            reads_at_leader: seen.map(|seen| seen.at_leader),
+            stale_reads: seen.map(|seen| seen.stale),
+            stale_versions_p50: versions.and_then(|behind| behind.p50).map(Decimal),
+            stale_versions_p99: versions.and_then(|behind| behind.p99).map(Decimal),
+            stale_versions_max: versions.map(|behind| Decimal(behind.max)),
+            stale_ms_p50: milliseconds.and_then(|behind| behind.p50).map(Decimal),
+            stale_ms_p99: milliseconds.and_then(|behind| behind.p99).map(Decimal),
+            stale_ms_max: milliseconds.map(|behind| Decimal(behind.max)),
+            own_writes_missed: seen.map(|seen| seen.own_writes_missed),
+            went_back: seen.map(|seen| seen.went_back),
             client_cpu_seconds: Some(Decimal(client.cpu_seconds)),
             client_cpu_max_cores: Some(Decimal(client.cpu_max)),
             client_memory_max_bytes: Some(client.memory_max_bytes),
@@ -343,12 +396,48 @@ mod tests {
         golden("report.csv", &text);
     }
 
+    #[test]
+    fn reads_at_replicas_have_columns_of_their_own() {
+        let text = csv([&acidtest_results::sample::reads_at_replicas()]).unwrap();
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let [header, rows @ ..] = &rows[..] else { panic!("{text}") };
+        let of = |row: &[&str], name: &str| {
+            row[header.iter().position(|column| *column == name).unwrap()].to_owned()
+        };
+        let whole: Vec<_> = rows.iter().filter(|row| of(row, "operation") == "(all)").collect();
+        let shown = |row: &[&str], names: &[&str]| {
+            names.iter().map(|name| of(row, name)).collect::<Vec<_>>().join(" ")
+        };
+        let names = [
+            "reads",
+            "route",
+            "consistency",
+            "consistency_effective",
+            "stale_reads",
+            "stale_ms_max",
+            "went_back",
+        ];
+        // three trials of each cell
+        assert_eq!(shown(whole[0], &names).trim_end(), "leader");
+        assert_eq!(shown(whole[3], &names), "replica pinned eventual eventual 1001 30 1");
+        assert_eq!(shown(whole[8], &names), "any spread eventual eventual 1003 90 3");
+        assert_eq!(shown(whole[9], &names), "any spread strong strong 0  0");
+        // 1,001 stale reads have ten beyond their p99, 999 have not
+        let mut result = acidtest_results::sample::reads_at_replicas();
+        result.cells[1].trials[0].staleness.as_mut().unwrap().stale = 999;
+        let few = csv([&result]).unwrap();
+        let few: Vec<&str> = few.lines().find(|line| line.contains(",999,")).unwrap().split(',').collect();
+        let names = ["stale_ms_p50", "stale_ms_p99", "stale_ms_max"];
+        assert_eq!((shown(whole[3], &names), shown(&few, &names)), ("1.5 10.5 30".into(), "1.5  30".into()));
+        assert_eq!(shown(&rows[10], &["operation", "stale_reads"]), "read ");
+    }
+
     /// A result without any trial still has its columns.
     #[test]
     fn nothing_is_a_header() {
         let header = columns().unwrap();
         assert_eq!(csv([]).unwrap(), header.join(",") + "\r\n");
-        assert_eq!((header[0].as_str(), header.len()), ("run", 68));
+        assert_eq!((header[0].as_str(), header.len()), ("run", 83));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::{
     table::escaped,
     tables::{
         Columns, anomalies, capacities, capacity_prices, cells, curves, limits, prices, scalability, sizes,
+        staleness,
     },
     waiting::waiting,
 };
@@ -32,9 +33,9 @@ pub fn markdown(result: &RunResult) -> String {
         let _ = writeln!(text, "{}\n", escaped(&waiting));
     }
     let of = if result.plan.capacity.is_some() {
-        &[capacities, capacity_prices, curves, limits][..]
+        &[capacities, capacity_prices, curves, limits, staleness][..]
     } else {
-        &[cells, anomalies, prices, sizes, scalability]
+        &[cells, staleness, anomalies, prices, sizes, scalability]
     };
     for table in of.iter().map(|table| table(result, &columns)) {
         if !table.rows.is_empty() {

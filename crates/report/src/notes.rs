@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_model::{
-    EffectiveDurability, Lock, PerSecond, Replication, Role, TLS_HOW, count,
+    Consistency, EffectiveDurability, Lock, PerSecond, Reads, Replication, Role, TLS_HOW, count,
     figure::{nanoseconds, percent, rate},
 };
 use acidtest_results::{
-    CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, Priceable, PromotionFigures,
-    RestartFigures, RunResult, SEEN, SHORTEST, Sweep, TrialResult,
-    dimensions::{CLIENTS, LOCK, Names, REPLICATION, TLS},
-    distinct, disturbing, is_enough, is_kept_by, sweeps, total,
+    CellResult, CellStaleness, ENOUGH, FEWEST, InjectionFigures, OperationFigures, Priceable,
+    PromotionFigures, RestartFigures, RunResult, SEEN, SHORTEST, Sweep, TrialResult,
+    dimensions::{CLIENTS, CONSISTENCY, LOCK, NODES, Names, READS, REPLICATION, ROUTE, TLS, spoken},
+    distinct, disturbing, enough, is_enough, is_kept_by, sweeps, total,
 };
 use acidtest_workloads::{
     Finding, OLDEST_LOST, Verdict,
@@ -20,9 +20,9 @@ use acidtest_workloads::{
 
 use crate::{
     capacity,
-    conclusion::excuses,
+    conclusion::{at_replicas, breaks_order, excuses, permitted_to_go_back},
     histories,
-    tables::{MANY, demand, ratio},
+    tables::{MANY, demand, ratio, stale},
 };
 
 /// Notes of one sort that a terminal shows before it counts the rest.
@@ -67,7 +67,7 @@ struct Note {
 /// Every note, the general ones first; with `all` every one, otherwise as many as a terminal shows.
 pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     let searched = result.plan.capacity.is_some();
-    let mut notes = meanings(result);
+    let mut notes = meanings(result, names);
     notes.extend(if searched { capacity::notes(result) } else { statistics(result, names) });
     notes.extend(histories::notes(result, names));
     notes.extend(data(result, names));
@@ -98,7 +98,7 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
 }
 
 /// Explanations of the words in the tables: lock modes, durability levels, broken guarantees that were not promised.
-fn meanings(result: &RunResult) -> Vec<String> {
+fn meanings(result: &RunResult, names: &Names) -> Vec<String> {
     let mut notes = Vec::new();
     let deciding = result.cells.iter().filter(|cell| cell.decides);
     let locks: BTreeSet<Lock> = deciding.map(|cell| cell.lock).collect();
@@ -126,6 +126,7 @@ fn meanings(result: &RunResult) -> Vec<String> {
         format!("durability {durability}: {}{told}; {tested}.", durability.meaning())
     }));
     notes.extend(replication(result));
+    notes.extend(reads_at_members(result, names));
     notes.extend(excuses(result));
     notes.extend(terms(result));
     notes
@@ -148,6 +149,87 @@ fn replication(result: &RunResult) -> Vec<String> {
         format!("replication {level}: {meaning}, according to the settings read back; {tested}.")
     };
     levels.into_iter().map(of).collect()
+}
+
+/// What was measured of reads that replicas may answer, what is promised of them, and what was tried of that in this run.
+fn reads_at_members(result: &RunResult, names: &Names) -> Vec<String> {
+    let compared: Vec<(&CellResult, CellStaleness)> = stale(result).collect();
+    if compared.is_empty() {
+        return Vec::new();
+    }
+    let mut notes: Vec<String> = read_policies(&compared, names).into_iter().collect();
+    let led = compared.iter().any(|(_, seen)| seen.at_leader > 0);
+    let led = if led { ", also one that the leader answers," } else { "" };
+    notes.push(format!(
+        "reads at members: each read of a record{led} is compared with what the clients know to have been acknowledged before \
+         it began. It is stale if it missed some of that, and as far behind as the oldest acknowledged write that it missed was \
+         old when it began. It missed an own write if the same client had made it, and went back if the same client had read a \
+         newer version before. Counts are sums over the trials; p50 and p99 are medians of the trials', of those with at least \
+         10 stale reads beyond them: p50 needs {} stale reads, p99 {}.",
+        count(enough(50.0)),
+        count(enough(99.0))
+    ));
+    let levels: BTreeSet<Consistency> =
+        compared.iter().filter_map(|(cell, _)| cell.consistency_of_reads()).collect();
+    notes.extend(levels.into_iter().map(|level| match level {
+        Consistency::Eventual => "consistency eventual: a read may miss recent writes; they appear later. What reads missed is \
+                                  counted, and breaks no promise."
+            .to_owned(),
+        Consistency::Strong => strong_reads(&compared),
+    }));
+    notes
+}
+
+/// What consistency strong promises, and what was tried of that in this run.
+fn strong_reads(compared: &[(&CellResult, CellStaleness)]) -> String {
+    let strong = compared.iter().filter(|(cell, _)| cell.consistency_of_reads() == Some(Consistency::Strong));
+    let (faulted, plain): (Vec<_>, Vec<_>) = strong.partition(|(cell, _)| !cell.faults.is_none());
+    let sum = |of: fn(&CellStaleness) -> u64| total(plain.iter().map(|(_, seen)| of(seen)));
+    let (reads, missed) = (sum(|seen| seen.reads), sum(CellStaleness::missed));
+    let back = |is_promised: bool| {
+        let cells = plain.iter().filter(|(cell, seen)| breaks_order(cell, seen) == is_promised);
+        total(cells.map(|(_, seen)| seen.went_back))
+    };
+    let broke = match back(true) {
+        0 => String::new(),
+        reads => format!("; {} went back at one member, which it rules out", count(reads)),
+    };
+    let at = at_replicas(sum(CellStaleness::at_replicas), reads);
+    let tried = match missed {
+        _ if reads == 0 => "no read without a fault tried it in this run".to_owned(),
+        0 => format!(
+            "{} reads{at} tried it, and none missed what was acknowledged before; other reads may still miss something",
+            count(reads)
+        ),
+        missed => {
+            format!("{} reads{at} tried it, and {} missed something", count(reads), count(missed))
+        }
+    };
+    let permitted = permitted_to_go_back(back(false));
+    let excused = if faulted.is_empty() { "" } else { "; in a cell with a fault it is not promised" };
+    format!(
+        "consistency strong: a read sees all that was acknowledged before it began, according to the settings read back; \
+         {tried}{broke}{permitted}{excused}."
+    )
+}
+
+/// How the cells read whose replicas may answer, unless each cell's name says all of that.
+fn read_policies(compared: &[(&CellResult, CellStaleness)], names: &Names) -> Option<String> {
+    let are_named = [READS, ROUTE, CONSISTENCY].iter().all(|name| names.others().any(|other| other == *name));
+    let policies = distinct(compared.iter().map(|(cell, _)| {
+        let from = if cell.reads == Reads::Any { "any member" } else { "replicas" };
+        format!(
+            "{from}, route {}, {} ({}, {})",
+            cell.route,
+            spoken(cell, CONSISTENCY),
+            spoken(cell, REPLICATION),
+            spoken(cell, NODES)
+        )
+    }));
+    let more = policies.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let shown = policies.into_iter().take(NAMED).collect::<Vec<_>>().join("; ");
+    (!are_named).then(|| format!("reads: {shown}{more}."))
 }
 
 /// Explanations of the workload's own terms, for those that occur in the tables.
@@ -190,8 +272,15 @@ fn statistics(result: &RunResult, names: &Names) -> Vec<String> {
              marks a price inside the noise."
         ));
     }
-    let others: Vec<Priceable> =
-        Priceable::of(result).filter(|each| each.name() != LOCK && is_priced(each.name())).collect();
+    if is_priced(CONSISTENCY) {
+        notes.push(format!(
+            "price of consistency: relative to the same cell with consistency eventual; answers are {}; for p99 and CPU time \
+             per answer, higher is worse.",
+            answers_are(result)
+        ));
+    }
+    let is_other = |name: &str| ![LOCK, CONSISTENCY].contains(&name) && is_priced(name);
+    let others: Vec<Priceable> = Priceable::of(result).filter(|each| is_other(each.name())).collect();
     if !others.is_empty() {
         let shown = others.iter().map(|each| match each.paid_by() {
             Some(operation) => format!("{} (by {operation})", each.name()),
@@ -476,6 +565,10 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         }
         if let Some(read) = cell.replication_read.as_ref().filter(|read| read.level != cell.replication) {
             note("settings", format!("the settings amount to replication {}: {}", read.level, read.because));
+        }
+        let level = cell.consistency_of_reads().filter(|level| *level != cell.consistency);
+        if let Some((level, read)) = level.zip(cell.replication_read.as_ref()) {
+            note("settings", format!("the settings amount to consistency {level}: {}", read.because));
         }
         if let Some(tls) = &effective.tls {
             let how = effective.settings.get(TLS_HOW).map_or_else(String::new, |how| format!(", by {how}"));
@@ -1280,8 +1373,12 @@ mod tests {
         let cell = &mut result.cells[0];
         (cell.nodes, cell.replication) = (3, Replication::Quorum);
         let because = "synchronous_standby_names = ANY 1 (…)".to_owned();
-        cell.replication_read =
-            Some(acidtest_model::EffectiveReplication { level: Replication::Quorum, because, following: 2 });
+        cell.replication_read = Some(acidtest_model::EffectiveReplication {
+            level: Replication::Quorum,
+            because,
+            following: 2,
+            consistency: acidtest_model::Consistency::Eventual,
+        });
         cell.trials[0].injections = vec![of_leader("lose", None)];
         cell.trials[1].injections = vec![of_leader("cut", Some(9.5))];
         let said = |result: &RunResult| notes(result, &Names::of(&result.cells), true).join("\n");
@@ -1312,6 +1409,51 @@ mod tests {
         result.cells[0].trials[1].injections = vec![kill];
         let text = said(&result);
         assert!(text.contains("tested by one crash of server-2's process"), "{text}");
+    }
+
+    #[test]
+    fn what_is_promised_of_reads_at_replicas_is_said_with_what_was_tried() {
+        let mut result = acidtest_results::sample::reads_at_replicas();
+        let said = |result: &RunResult| notes(result, &Names::of(&result.cells), true).join("\n");
+        let text = said(&result);
+        for words in [
+            "reads at members: each read of a record, also one that the leader answers, is compared",
+            "as far behind as the oldest acknowledged write that it missed was old when it began.",
+            "p50 needs 20 stale reads, p99 1,000.",
+            "consistency eventual: a read may miss recent writes; they appear later. ",
+            "according to the settings read back; 150,000 reads (66.0 % of them at replicas) tried it, and none missed what was \
+             acknowledged before; other reads may still miss something.",
+            "price of consistency: relative to the same cell with consistency eventual; ",
+        ] {
+            assert!(text.contains(words), "no {words:?} in {text}");
+        }
+        let unsaid = ["amount to consistency", "\nreads: ", "with the least of it"];
+        assert!(unsaid.iter().all(|words| !text.contains(words)), "{text}");
+        // one member may show what is not acknowledged yet, and the next one not
+        result.cells[3].trials[0].staleness.as_mut().unwrap().went_back = 1;
+        let back = "other reads may still miss something; 1 went back, which route spread permits.";
+        assert!(said(&result).contains(back), "{}", said(&result));
+        result.cells[3].route = acidtest_model::Route::Pinned;
+        let back = "other reads may still miss something; 1 went back at one member, which it rules out.";
+        assert!(said(&result).contains(back), "{}", said(&result));
+        result.cells[3].route = acidtest_model::Route::Spread;
+        result.cells[3].trials[0].staleness.as_mut().unwrap().stale = 2;
+        let missed = "tried it, and 2 missed something; 1 went back";
+        assert!(said(&result).contains(missed), "{}", said(&result));
+        result.cells[3].faults = "pause:replica-1@3s:1s".parse().unwrap();
+        let faulted =
+            "no read without a fault tried it in this run; in a cell with a fault it is not promised.";
+        assert!(said(&result).contains(faulted), "{}", said(&result));
+        // how the only cell reads is in no name
+        let alone = RunResult { cells: vec![result.cells[3].clone()], ..result.clone() };
+        let how = "reads: any member, route spread, consistency strong (replication all, 3 nodes).";
+        assert!(said(&alone).contains(how), "{}", said(&alone));
+        result.cells[3].replication_read.as_mut().unwrap().consistency = Consistency::Eventual;
+        let text = said(&result);
+        let amounts = "the settings amount to consistency eventual: synchronous_standby_names";
+        assert!(text.contains(amounts) && !text.contains("consistency strong: a read"), "{text}");
+        result.cells.truncate(1);
+        assert!(!said(&result).contains("reads at members"), "{}", said(&result));
     }
 
     /// A kill that another one overtakes has its outage, too.

@@ -39,8 +39,10 @@ pub enum Priority {
     High,
     /// Left out after the columns of low worth.
     Middle,
-    /// Left out first.
+    /// Left out before those.
     Low,
+    /// Left out first: it says the same in every row, or what another column says, too.
+    Same,
 }
 
 #[derive(Clone, Debug)]
@@ -188,6 +190,17 @@ impl Table {
         self.rows.push(row.into_iter().collect());
     }
 
+    /// Lets those of the first columns go first where they say the same in all rows, and have one of these titles.
+    pub(crate) fn demote_same(&mut self, titles: &[&str]) {
+        for (place, column) in self.columns.iter_mut().enumerate() {
+            let mut texts = self.rows.iter().filter_map(|row| row.get(place)).map(|entry| &entry.text);
+            let first = texts.next();
+            if titles.contains(&&*column.title) && texts.all(|text| Some(text) == first) {
+                column.worth = Priority::Same;
+            }
+        }
+    }
+
     /// Whether a terminal of this style is too narrow for all columns.
     #[must_use]
     pub fn is_cut(&self, style: Style) -> bool {
@@ -237,7 +250,7 @@ impl Table {
         }
         let mut columns = all.columns;
         // entries take their shortest form only after the columns that matter least are gone
-        for worth in [Priority::Low, Priority::Middle, Priority::High, Priority::Needed] {
+        for worth in [Priority::Same, Priority::Low, Priority::Middle, Priority::High, Priority::Needed] {
             let most = if worth < Priority::Middle { lengths } else { lengths.min(1) };
             loop {
                 for length in 0..=most {

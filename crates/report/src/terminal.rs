@@ -13,7 +13,7 @@ use crate::{
     table::{numbered, wrapped},
     tables::{
         Columns, MANY, anomalies, capacities, capacity_prices, cells, curves, limits, prices, resources,
-        scalability, sizes, times,
+        scalability, sizes, staleness, times,
     },
     waiting::waiting,
 };
@@ -34,12 +34,14 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
                 capacity_prices(result, by),
                 curves(result, by),
                 limits(result, by),
+                staleness(result, by),
             ];
             tables.retain(|table| !table.rows.is_empty());
             return Ok(tables);
         }
         let mut tables = vec![
             cells(result, by),
+            staleness(result, by),
             anomalies(result, by),
             prices(result, by),
             sizes(result, by),
@@ -157,6 +159,23 @@ mod tests {
         }
         let wide = render(&result, PLAIN).unwrap();
         assert!(!wide.contains("\n cell  ") && wide.contains("parameter_12"), "{wide}");
+    }
+
+    /// What reads at replicas missed has columns, and they fit the terminals that people have.
+    #[test]
+    fn reads_at_replicas_are_shown_with_what_they_missed() {
+        let mut result = acidtest_results::sample::reads_at_replicas();
+        for width in [60, 80, 100, 160] {
+            let text = render(&result, Style { width: Some(width), ..PLAIN }).unwrap();
+            let widest = text.lines().max_by_key(|line| line.width()).unwrap_or_default();
+            assert!(widest.width() <= usize::from(width), "{width}: {widest}\n{text}");
+            if width == 100 {
+                golden("reads-100.txt", &text);
+            }
+        }
+        result.cells.truncate(1);
+        let text = render(&result, PLAIN).unwrap();
+        assert!(!text.contains("stale") && !text.contains("replicas"), "{text}");
     }
 
     /// The four write cases of the locks study, with publisher confirms among them, at the study's rates.

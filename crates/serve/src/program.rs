@@ -94,6 +94,8 @@ pub struct StoreAbilities {
     pub tls: Supported,
     /// The replication levels of private clusters.
     pub replication: Vec<Supported>,
+    /// What reads at replicas of private clusters can be promised to see; empty where replicas are not read.
+    pub consistency: Vec<Supported>,
 }
 
 /// A parameter of a workload.

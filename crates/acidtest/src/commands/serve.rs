@@ -3,7 +3,9 @@
 use std::{path::PathBuf, process::Command};
 
 use acidtest_lab::Lab;
-use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, Replication, StoreKind, Support};
+use acidtest_model::{
+    Address, Consistency, Durability, Hosting, Isolation, Lock, Replication, StoreKind, Support,
+};
 use acidtest_results::{Plan, RunResult};
 use acidtest_runner::{Failure, Footprint, Grid, Order, Target, WrittenAddress};
 use acidtest_serve::{
@@ -291,6 +293,17 @@ fn abilities(kind: &StoreKind) -> StoreAbilities {
     let durability = Durability::ALL.iter().map(|level| supported(level.name(), kind.durability(*level)));
     let of_clusters = Replication::ALL.into_iter().filter(|level| !level.is_none());
     let replication = of_clusters.map(|level| supported(level.name(), kind.replication(level)));
+    let consistency = kind.replica_reads.map_or_else(Vec::new, |reads| {
+        let strong = match reads.strong {
+            Ok((_, setting)) => Support::Yes(setting),
+            Err(why) => Support::No(why),
+        };
+        let levels = [
+            (Consistency::Eventual, Support::Yes("replicas answer with what they have")),
+            (Consistency::Strong, strong),
+        ];
+        levels.map(|(level, support)| supported(level.name(), support)).to_vec()
+    });
     StoreAbilities {
         name: kind.name.to_owned(),
         title: kind.title.to_owned(),
@@ -301,6 +314,7 @@ fn abilities(kind: &StoreKind) -> StoreAbilities {
         isolation: isolation.collect(),
         tls: supported("tls", kind.tls),
         replication: replication.collect(),
+        consistency,
     }
 }
 

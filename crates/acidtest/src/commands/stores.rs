@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, Hosting, Lock, Replication, StoreKind, Support};
+use acidtest_model::{Durability, Hosting, Lock, ReplicaReads, Replication, StoreKind, Support};
 use acidtest_report::{Entry, Table};
 use acidtest_runner::Failure;
 use acidtest_workloads::WORKLOADS;
@@ -85,11 +85,28 @@ fn describe(kind: &StoreKind) -> String {
     if kind.replication.is_empty() {
         row("replication", "", kind.replication(Replication::Async));
     }
+    text += &kind.replica_reads.map_or_else(String::new, replica_reads);
     let _ = writeln!(text, "  {:<11} {}", "here", here(kind));
     if !kind.address.is_empty() {
         let _ = writeln!(text, "  {:<11} --store {}", "your own", kind.address);
     }
     text
+}
+
+/// What the replicas of a store's clusters answer, and what is promised of that.
+fn replica_reads(reads: &ReplicaReads) -> String {
+    let levels: Vec<&str> = reads.isolation.iter().map(|level| level.name()).collect();
+    let levels = format!(
+        "replicas answer reads of the workload records only; isolation default, {}",
+        levels.join(", ")
+    );
+    let strong = match reads.strong {
+        Ok((level, setting)) => format!("{setting}; needs replication {level}"),
+        Err(why) => format!("no: {why}"),
+    };
+    let rows = [("reads", "replica", levels), ("consistency", "strong", strong)];
+    rows.map(|(label, word, said)| format!("  {label:<11} {word:<10} {}\n", wrapped(&said, OF_SUPPORT)))
+        .concat()
 }
 
 /// The store's version and path on this machine, or how to install it.

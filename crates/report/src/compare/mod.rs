@@ -9,12 +9,13 @@ mod figures;
 mod select;
 mod show;
 
-use acidtest_model::figure::percent;
+use acidtest_model::{Consistency, figure::percent};
 use acidtest_results::{
-    Answers, CellResult, PlanOption, Ratio, RunResult, UnreadableHistogram, conditions,
-    dimensions::{DURABILITY, Dimensions, Names},
+    Answers, CellResult, CellStaleness, PlanOption, Ratio, RunResult, UnreadableHistogram, conditions,
+    dimensions::{CONSISTENCY, DURABILITY, Dimensions, Names},
     distinct, disturbing,
     statistics::Difference,
+    total,
 };
 use acidtest_workloads::{Finding, Verdict};
 use schemars::JsonSchema;
@@ -518,7 +519,8 @@ fn between(a: Side<'_>, b: Side<'_>, pairs: &[(&CellResult, &CellResult)]) -> Ve
     said
 }
 
-/// What two cells differ in that nobody asked for, over all runs of their sides: whole trials, and the durability level read back.
+/// What two cells differ in that nobody asked for, over all runs of their sides: whole trials, the levels of durability and of
+/// consistency read back, and how many of their reads were stale.
 fn unlike(a: &[&CellResult], b: &[&CellResult], names: &Names) -> Vec<String> {
     let whole = |cells: &[&CellResult]| {
         cells.iter().map(|cell| cell.whole_trials().count()).sum::<usize>().to_string()
@@ -540,6 +542,23 @@ fn unlike(a: &[&CellResult], b: &[&CellResult], names: &Names) -> Vec<String> {
     if a[0].dimension(DURABILITY) == b[0].dimension(DURABILITY) {
         sides.push(("durability read back", levels(a), levels(b)));
     }
+    if a[0].dimension(CONSISTENCY) == b[0].dimension(CONSISTENCY) {
+        let levels = |cells: &[&CellResult]| {
+            let levels = distinct(cells.iter().filter_map(|cell| cell.consistency_of_reads()));
+            let levels: Vec<&str> = levels.into_iter().map(Consistency::name).collect();
+            (!levels.is_empty()).then(|| levels.join(" and "))
+        };
+        sides.push(("consistency read back", levels(a), levels(b)));
+    }
+    let stale = |cells: &[&CellResult]| {
+        let seen: Vec<_> = cells.iter().filter_map(|cell| cell.staleness()).collect();
+        let sum = |of: fn(&CellStaleness) -> u64| total(seen.iter().map(of));
+        if seen.is_empty() {
+            return "none at replicas".to_owned();
+        }
+        tables::share_of(sum(|each| each.stale), sum(|each| each.reads))
+    };
+    sides.push(("stale reads", Some(stale(a)), Some(stale(b))));
     let differ = sides.into_iter().filter_map(|(what, one, other)| {
         let (one, other) = (one?, other?);
         (one != other).then(|| format!("{what} of {}: {one} / {other}", names.cell(b[0])))
@@ -1211,6 +1230,29 @@ mod tests {
         let unknown =
             "durability read back of sqlite native: disk / unknown of KeyDB 6.3, over the protocol of Redis";
         assert!(said.contains(unknown), "{said}");
+    }
+
+    /// A rate that is higher because reads may miss something is shown with how many did.
+    #[test]
+    fn reads_that_were_stale_are_said_beside_what_they_gain() {
+        let result = acidtest_results::sample::reads_at_replicas();
+        let said = |a, b| within(&result, a, b, &[]).unwrap().differences.join("\n");
+        let (leader, replica) =
+            (&["reads=leader"][..], &["reads=replica", "route=pinned", "consistency=eventual"][..]);
+        let told = said(leader, replica);
+        let stale = "stale reads of postgres native, reads replica, route pinned, consistency eventual: none at replicas / 2.00 %";
+        assert!(told.contains(stale) && !told.contains("read back"), "{told}");
+        let mut weaker = result.clone();
+        weaker.cells.drain(..3);
+        let read = |result: &mut RunResult| {
+            let read = result.cells[0].replication_read.as_mut().unwrap();
+            read.consistency = Consistency::Eventual;
+        };
+        let told = after(&weaker, read, &[]).differences.join("\n");
+        assert!(
+            told.contains("consistency read back of postgres native") && told.contains(": strong / eventual"),
+            "{told}"
+        );
     }
 
     #[test]

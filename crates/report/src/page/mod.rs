@@ -21,14 +21,14 @@ use serde_json::Value;
 use self::charts::Chart;
 use crate::{
     anomalies,
-    conclusion::conclusion,
+    conclusion::{conclusion, how_old},
     headline::{driving, workload},
     histories::histories,
     notes::{answers_are, notes},
     table::{Entry, Table, Tone},
     tables::{
         self, Columns, capacities, capacity_prices, cells, limits, locks, prices, resources, scalability,
-        sizes, times,
+        sizes, staleness, times,
     },
     waiting::waiting,
 };
@@ -191,6 +191,7 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
                 section id={ (id) "-cells" } {
                     h2 { "Cells" }
                     (table(&cells(result, &columns), true))
+                    (table(&staleness(result, &columns), true))
                     (table(&sizes(result, &columns), true))
                 }
                 section id={ (id) "-prices" } {
@@ -495,6 +496,7 @@ fn said(trial: &TrialResult) -> Markup {
             summary { "Trial " (trial.label()) ": audit" @if !trial.faults.is_empty() { ", errors" } @if !trial.server_log.is_empty() { ", log" } }
             p { "Looked for: " (findings.join(", ")) "." }
             p { "Evidence: " (evidence.join(", ")) "." }
+            @if let Some(seen) = &trial.staleness { p { "Reads at members: " (how_old(&seen.into())) "." } }
             @if let Some(reason) = &trial.audit.reason { p { (reason) } }
             @if let Some(stopped) = &trial.stopped { p.bad { "Ended early: " (stopped.reason) " " (stopped.detail) } }
             @if !trial.faults.is_empty() {
@@ -523,7 +525,10 @@ fn settings(result: &RunResult) -> Markup {
                 p { (effective.because) }
                 @if let Some(tls) = &effective.tls { p { "TLS: " (tls) } }
                 @if let Some(read) = replication {
-                    p { "replication " (read.level) ": " (read.because) "; replicas that follow: " (read.following) }
+                    p {
+                        "replication " (read.level) ", consistency " (read.consistency) " of reads at replicas: " (read.because)
+                        "; replicas that follow: " (read.following)
+                    }
                 }
                 div.scroll tabindex="0" { table { tbody {
                     @for (name, value) in &effective.settings { tr { th scope="row" { (name) } td { (value) } } }

@@ -13,7 +13,7 @@ use acidtest_results::{
 };
 use acidtest_workloads::{Combine, Finding, Verdict, workload};
 
-use super::{Columns, is_too_wide, ratio};
+use super::{Columns, is_too_wide, ratio, share_of, stale};
 use crate::{
     headline::common_durability,
     notes::DISTURBED,
@@ -40,6 +40,8 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     others.extend(is_disturbed.then_some(("served/s", High)));
     others.extend(lock.map(|_| ("price of lock", High)));
     others.extend(titles.iter().map(|(title, worth)| (title.as_str(), *worth)));
+    let reads = stale(result).next().is_some();
+    others.extend(reads.then_some(("stale reads", High)));
     others.extend(is_disturbed.then_some(("longest outage", High)));
     let voids = result.cells.iter().any(|cell| !cell.is_serving());
     let fail = result.cells.iter().any(|cell| cell.errors().is_some_and(|errors| errors > 0.0));
@@ -66,6 +68,7 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
         row.extend(is_disturbed.then(|| Entry::right(served(cell))));
         row.extend(lock.map(|lock| price(result, cell, lock)));
         row.extend(own.of_cell(cell).into_iter().map(Entry::right));
+        row.extend(reads.then(|| Entry::right(stale_reads(cell))));
         row.extend(is_disturbed.then(|| Entry::right(longest_outage(cell))));
         row.extend(fail.then(|| Entry::right(cell.errors().map_or_else(|| NOT_THERE.to_owned(), errors))));
         row.extend(drop.then(|| Entry::right(errors(cell.dropped()))));
@@ -93,6 +96,11 @@ fn durability(cell: &CellResult) -> Entry {
         1 => Entry::left(format!("{} · 1 crash", cell.durability())).or(cell.durability()),
         several => Entry::left(format!("{} · {several} crashes", cell.durability())).or(cell.durability()),
     }
+}
+
+/// The share of reads that were stale, of a cell whose members need not lead to answer them.
+fn stale_reads(cell: &CellResult) -> String {
+    cell.staleness().map_or_else(|| NOT_THERE.to_owned(), |seen| share_of(seen.stale, seen.reads))
 }
 
 /// Mean rate of the time in which somebody was served.

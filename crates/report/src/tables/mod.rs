@@ -7,6 +7,7 @@ mod prices;
 mod resources;
 mod scalability;
 mod sizes;
+mod staleness;
 mod times;
 
 use std::collections::BTreeSet;
@@ -19,13 +20,14 @@ pub(crate) use self::{
     resources::resources,
     scalability::scalability,
     sizes::{demand, sizes},
+    staleness::{behind, share_of, stale, staleness},
     times::times,
 };
 use crate::table::{Entry, Priority, Table};
 use acidtest_model::figure::{offered, three_digits};
 use acidtest_results::{
     CellResult, OperationFigures, Ratio, RunResult,
-    dimensions::{DURABILITY, LOCK, NOT_THERE, Names, RATE, REPLICATION, STORE},
+    dimensions::{CONSISTENCY, DURABILITY, LOCK, NOT_THERE, Names, RATE, REPLICATION, STORE},
     distinct,
 };
 
@@ -80,6 +82,7 @@ impl<'a> Columns<'a> {
             (RATE, Some(rate)) => offered(rate) + "/s",
             (DURABILITY, _) => cell.durability_in_name(),
             (REPLICATION, _) => cell.replication_in_name(),
+            (CONSISTENCY, _) => cell.consistency_in_name(),
             _ => cell.dimension(name),
         });
         own.into_iter().flatten().chain(others).collect()

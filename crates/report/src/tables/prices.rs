@@ -2,7 +2,7 @@
 
 use acidtest_results::{
     CellResult, Price, Priceable, Ratio, RunResult,
-    dimensions::{LOCK, NOT_THERE},
+    dimensions::{LOCK, NOT_THERE, STORE},
 };
 
 use super::{Columns, ratio, unpriced};
@@ -22,7 +22,7 @@ fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> b
     let mut table = columns.table([
         ("verdict", Priority::Needed),
         ("price of", Priority::Needed),
-        ("against", Priority::Low),
+        ("against", Priority::High),
         ("answered/s", Priority::Needed),
         ("p99", Priority::Middle),
         ("CPU of clients", Priority::Low),
@@ -34,6 +34,9 @@ fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> b
             table.push(columns.entries(cell).into_iter().chain(row(result, cell, guarantee)));
         }
     }
+    // how much of it a cell has stands beside its price, too
+    let priced = Priceable::of(result).map(Priceable::name);
+    table.demote_same(&[STORE, LOCK].into_iter().chain(priced).collect::<Vec<_>>());
     table
 }
 

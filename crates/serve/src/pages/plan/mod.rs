@@ -39,7 +39,7 @@ const CHOSEN: [(&str, &str, &str, &[&str]); 3] = [
 
 /// How the workload is driven: the key, its name on the form, what to write, and what is tried in its place to see whether it
 /// has an effect.
-const DRIVING: [(&str, &str, &str, Option<&str>); 8] = [
+const DRIVING: [(&str, &str, &str, Option<&str>); 11] = [
     ("clients", "Clients", "at once; a list such as 1,4,16 or 3..66:9 runs each", Some("7")),
     ("trials", "Trials of each cell", "several give intervals", None),
     ("duration", "Measured for", "in each trial, such as 10s or 1m 30s", Some("7s")),
@@ -51,6 +51,19 @@ const DRIVING: [(&str, &str, &str, Option<&str>); 8] = [
         "Replication",
         "what clusters acknowledge: async, semi, quorum, all; async,quorum runs both",
         Some("quorum"),
+    ),
+    ("reads", "Reads", "which members of clusters answer them: leader, replica, any", Some("replica")),
+    (
+        "route",
+        "Route of reads",
+        "at replicas or any: pinned to one member, or spread over all",
+        Some("spread"),
+    ),
+    (
+        "consistency",
+        "Consistency of reads",
+        "at replicas or any: eventual, or strong: all that was acknowledged before",
+        Some("strong"),
     ),
     (
         "faults",
