@@ -183,3 +183,111 @@ fn faults_upon_each_other_lose_nothing_that_a_quorum_has() {
     assert_eq!(missed, [false, true, false, false], "{cell:#}");
     bench.assert_clean();
 }
+
+/// A run of records that are read at replicas.
+const READ: [&str; 13] = [
+    "run",
+    "records",
+    "--store",
+    "postgres",
+    "--nodes",
+    "3",
+    "--mix",
+    "a",
+    "--records=50",
+    "--warmup=0s",
+    "--timeout",
+    "1s",
+    "--clients=4",
+];
+
+/// A figure of how old the reads of a cell were.
+fn staleness(cell: &Value, name: &str) -> u64 {
+    trial(cell)["staleness"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {cell:#}"))
+}
+
+/// Where commits wait until replicas have applied them, no read is old, whichever member answers.
+#[test]
+fn reads_at_replicas_are_as_old_as_was_promised() {
+    if !wanted("postgres") {
+        return;
+    }
+    let bench = Bench::new();
+    let words = ["--replication", "all", "--reads", "leader,replica,any", "--consistency", "eventual,strong"];
+    let ended =
+        bench.run(&[&READ[..], &words, &["--route", "spread", "--duration", "2s"]].concat()).expect(0);
+    let result = bench.result();
+    let told: Vec<(&str, &str)> = cells(&result)
+        .iter()
+        .map(|cell| {
+            let word = |name: &str, usual| cell[name].as_str().unwrap_or(usual);
+            (word("reads", "leader"), word("consistency", "eventual"))
+        })
+        .collect();
+    let expected = [
+        ("leader", "eventual"),
+        ("replica", "eventual"),
+        ("replica", "strong"),
+        ("any", "eventual"),
+        ("any", "strong"),
+    ];
+    assert_eq!(told, expected);
+    for (cell, (reads, consistency)) in cells(&result).iter().zip(told) {
+        assert_eq!(verdict(cell), "holds", "{reads} {consistency}: {}", ended.stdout);
+        assert_eq!(cell["replication_read"]["consistency"], consistency, "{cell:#}");
+        if reads == "leader" {
+            assert!(trial(cell)["staleness"].is_null(), "{cell:#}");
+            continue;
+        }
+        let (all, at_leader) = (staleness(cell, "reads"), staleness(cell, "at_leader"));
+        assert!(all > 100 && (at_leader > 0) == (reads == "any") && at_leader < all, "{cell:#}");
+        if consistency == "strong" {
+            assert_eq!((staleness(cell, "stale"), staleness(cell, "own_writes_missed")), (0, 0), "{cell:#}");
+        }
+    }
+    bench.assert_clean();
+}
+
+/// A replica that is cut off answers with what it had, and that is counted, as no replication level forbids it.
+#[test]
+fn a_replica_that_is_cut_off_is_read_all_the_same() {
+    if !wanted("postgres") {
+        return;
+    }
+    let bench = Bench::new();
+    let words = ["--reads", "replica", "--route", "pinned,spread", "--fault", "cut:replica-1@1s:2s"];
+    let ended = bench.run(&[&READ[..], &words, &["--duration", "4s"]].concat()).expect(0);
+    let result = bench.result();
+    for cell in cells(&result) {
+        assert_eq!(verdict(cell), "holds", "{}", ended.stdout);
+        assert!(staleness(cell, "stale") > 0 && staleness(cell, "own_writes_missed") > 0, "{cell:#}");
+        let oldest = trial(cell)["staleness"]["milliseconds"]["max"].as_f64().unwrap();
+        assert!((1000.0..4500.0).contains(&oldest), "{cell:#}");
+        // who reads from one replica never goes back, unless it has lost the connection to that one
+        let is_pinned = cell["route"].is_null();
+        let may_go_back = !is_pinned || trial(cell)["reconnects"] != 0;
+        assert!(may_go_back || staleness(cell, "went_back") == 0, "{cell:#}");
+        assert!(is_pinned || staleness(cell, "went_back") > 0, "{cell:#}");
+    }
+    assert_eq!(cells(&result).len(), 2);
+    bench.assert_clean();
+}
+
+/// Reads go on while nobody takes writes, and what was promoted is read as a replica by whoever was there before.
+#[test]
+fn replicas_are_read_while_a_leader_is_replaced() {
+    if !wanted("postgres") {
+        return;
+    }
+    let bench = Bench::new();
+    let words =
+        ["--replication", "quorum", "--reads", "any", "--route", "spread", "--fault", "lose:leader@1s"];
+    let ended = bench.run(&[&READ[..], &words, &["--duration", "6s"]].concat()).expect(0);
+    let result = bench.result();
+    let [cell] = &cells(&result)[..] else { panic!("{result:#}") };
+    assert_eq!(verdict(cell), "holds", "{}", ended.stdout);
+    assert_eq!(found_besides(cell, &[]), [] as [Value; 0]);
+    assert!(injection(cell)["next_ok_seconds"].is_number(), "nobody was served again: {cell:#}");
+    assert!(staleness(cell, "reads") > 100, "{cell:#}");
+    bench.assert_clean();
+}
